@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# One function per kind of target, so that a room's CMakeLists.txt says only what is particular to the room.
+
+# weightproof_library(NAME name [DEPENDS public...] [PRIVATE private...])
+# Static library weightproof_<name> (alias weightproof::<name>) from every .cpp of the current folder (not tests/). Headers are
+# installed under include/weightproof/<room path>/; those that end in _internal.hpp are not.
+function(weightproof_library)
+  cmake_parse_arguments(ARG "" "NAME" "DEPENDS;PRIVATE;SUBDIRS" ${ARGN})
+  set(target weightproof_${ARG_NAME})
+  set(patterns "*.cpp")
+  set(header_patterns "*.hpp" "*.def")
+  foreach(dir IN LISTS ARG_SUBDIRS)
+    list(APPEND patterns "${dir}/*.cpp")
+    list(APPEND header_patterns "${dir}/*.hpp" "${dir}/*.def")
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  file(GLOB headers CONFIGURE_DEPENDS ${header_patterns})
+  list(FILTER headers EXCLUDE REGEX "_internal\\.hpp$")
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(weightproof::${ARG_NAME} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME} VERIFY_INTERFACE_HEADER_SETS ON)
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers})
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_link_libraries(${target} ${scope} ${ARG_DEPENDS})
+  if(sources)
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:weightproof_build_flags> ${ARG_PRIVATE})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY WEIGHTPROOF_LIBRARIES ${target})
+endfunction()
+
+# weightproof_test(NAME name SOURCES ... [DEPENDS ...] [LABELS ...] [TIMEOUT seconds])
+# Google Test binary <name>; every TEST becomes one ctest test. WEIGHTPROOF_SHARED_DIR points at real checkpoint data where it
+# is present; tests that need it skip with a reason.
+function(weightproof_test)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  if(NOT WEIGHTPROOF_TESTS)
+    return()
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPENDS} weightproof_build_flags GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${ARG_NAME} PRIVATE WEIGHTPROOF_SOURCE_DIR="${PROJECT_SOURCE_DIR}" WEIGHTPROOF_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  include(GoogleTest)
+  gtest_discover_tests(${ARG_NAME} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "WEIGHTPROOF_SHARED_DIR=${PROJECT_SOURCE_DIR}/../shared")
+endfunction()
+
+function(weightproof_print_status)
+  message(STATUS "weightproof ${PROJECT_VERSION}: type ${CMAKE_BUILD_TYPE}, tool ${WEIGHTPROOF_TOOL}, tests ${WEIGHTPROOF_TESTS}, cuda ${WEIGHTPROOF_CUDA_STATUS}, sanitize '${WEIGHTPROOF_SANITIZE}'")
+endfunction()
