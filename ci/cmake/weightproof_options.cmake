@@ -37,14 +37,21 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
+# Real checkpoint data for the tests that want it; they skip, with the reason, where the folder is absent.
+set(WEIGHTPROOF_SHARED_DIR "${PROJECT_SOURCE_DIR}/../shared" CACHE PATH "Folder that holds data/ with real checkpoints")
+
 # Warnings and instrumentation stay inside the tree: this target is never exported.
 add_library(weightproof_build_flags INTERFACE)
+target_compile_definitions(weightproof_build_flags INTERFACE WEIGHTPROOF_VERSION="${PROJECT_VERSION}")
 target_compile_options(weightproof_build_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Wold-style-cast
     -Woverloaded-virtual -Wcast-qual -Wformat=2 -Wimplicit-fallthrough -ffp-contract=off>
-  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fno-semantic-interposition>)
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fno-semantic-interposition>
+  # Conversions are bit-exact on the device too: no contraction of a multiply and an add.
+  "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=-Wall,-Wextra>")
 if(WEIGHTPROOF_WERROR)
-  target_compile_options(weightproof_build_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+  target_compile_options(weightproof_build_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Werror> "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
 endif()
 if(NOT WEIGHTPROOF_ASSERTS)
   target_compile_definitions(weightproof_build_flags INTERFACE WEIGHTPROOF_NO_ASSERTS)

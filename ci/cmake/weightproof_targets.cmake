@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 # One function per kind of target, so that a room's CMakeLists.txt says only what is particular to the room.
 
-# weightproof_library(NAME name [DEPENDS public...] [PRIVATE private...])
-# Static library weightproof_<name> (alias weightproof::<name>) from every .cpp of the current folder (not tests/). Headers are
-# installed under include/weightproof/<room path>/; those that end in _internal.hpp are not.
+# weightproof_library(NAME name [SUBDIRS folders...] [DEPENDS public...] [PRIVATE private...])
+# Static library weightproof_<name> (alias weightproof::<name>) from every .cpp of the current folder and of SUBDIRS. Headers are
+# installed under include/weightproof/<room path>/; those that end in _internal.hpp are not. PRIVATE libraries that consist of
+# headers alone are used while building and forgotten on install, so that a consumer needs none of them.
 function(weightproof_library)
   cmake_parse_arguments(ARG "" "NAME" "DEPENDS;PRIVATE;SUBDIRS" ${ARGN})
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "weightproof_library(${ARG_NAME}): unknown arguments ${ARG_UNPARSED_ARGUMENTS}")
+  endif()
   set(target weightproof_${ARG_NAME})
   set(patterns "*.cpp")
-  set(header_patterns "*.hpp" "*.def")
+  set(header_patterns "*.hpp")
+  set(table_patterns "*.def")
   foreach(dir IN LISTS ARG_SUBDIRS)
     list(APPEND patterns "${dir}/*.cpp")
-    list(APPEND header_patterns "${dir}/*.hpp" "${dir}/*.def")
+    list(APPEND header_patterns "${dir}/*.hpp")
+    list(APPEND table_patterns "${dir}/*.def")
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   file(GLOB headers CONFIGURE_DEPENDS ${header_patterns})
+  file(GLOB tables CONFIGURE_DEPENDS ${table_patterns})
   list(FILTER headers EXCLUDE REGEX "_internal\\.hpp$")
   if(sources)
     add_library(${target} STATIC ${sources})
@@ -24,19 +31,46 @@ function(weightproof_library)
     set(scope INTERFACE)
   endif()
   add_library(weightproof::${ARG_NAME} ALIAS ${target})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME} VERIFY_INTERFACE_HEADER_SETS ON)
+  # Each public header must compile alone (target all_verify_interface_header_sets); a .def table is no header and has a set of its own.
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME} VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers})
+  target_sources(${target} PUBLIC FILE_SET tables TYPE HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${tables})
   target_compile_features(${target} ${scope} cxx_std_20)
   target_link_libraries(${target} ${scope} ${ARG_DEPENDS})
   if(sources)
-    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:weightproof_build_flags> ${ARG_PRIVATE})
+    foreach(library IN LISTS ARG_PRIVATE)
+      if(library MATCHES "^(nlohmann_json::|Eigen3::)")
+        set(library "$<BUILD_INTERFACE:${library}>")
+      endif()
+      target_link_libraries(${target} PRIVATE ${library})
+    endforeach()
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:weightproof_build_flags>)
   endif()
   set_property(GLOBAL APPEND PROPERTY WEIGHTPROOF_LIBRARIES ${target})
 endfunction()
 
+# weightproof_umbrella(folder): weightproof::<folder>, all libraries of one top-level folder behind one name.
+function(weightproof_umbrella name)
+  if(TARGET weightproof_${name})
+    return()
+  endif()
+  add_library(weightproof_${name} INTERFACE)
+  add_library(weightproof::${name} ALIAS weightproof_${name})
+  set_target_properties(weightproof_${name} PROPERTIES EXPORT_NAME ${name})
+  get_property(libraries GLOBAL PROPERTY WEIGHTPROOF_LIBRARIES)
+  foreach(library IN LISTS libraries)
+    get_target_property(folder ${library} SOURCE_DIR)
+    string(FIND "${folder}/" "${PROJECT_SOURCE_DIR}/${name}/" position)
+    if(position EQUAL 0)
+      target_link_libraries(weightproof_${name} INTERFACE ${library})
+    endif()
+  endforeach()
+  set_property(GLOBAL PROPERTY WEIGHTPROOF_UMBRELLA_${name} weightproof_${name})
+endfunction()
+
 # weightproof_test(NAME name SOURCES ... [DEPENDS ...] [LABELS ...] [TIMEOUT seconds])
 # Google Test binary <name>; every TEST becomes one ctest test. WEIGHTPROOF_SHARED_DIR points at real checkpoint data where it
-# is present; tests that need it skip with a reason.
+# is present; tests that need it skip with a reason, and GTEST_SKIP counts as skipped in ctest.
 function(weightproof_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if(NOT WEIGHTPROOF_TESTS)
@@ -54,7 +88,7 @@ function(weightproof_test)
   include(GoogleTest)
   gtest_discover_tests(${ARG_NAME} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
-    ENVIRONMENT "WEIGHTPROOF_SHARED_DIR=${PROJECT_SOURCE_DIR}/../shared")
+    ENVIRONMENT "WEIGHTPROOF_SHARED_DIR=${WEIGHTPROOF_SHARED_DIR}")
 endfunction()
 
 function(weightproof_print_status)
