@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A family: how a model's config and stored names become a schema. One file per family; the registry is an explicit
+// table.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/core/catalog.hpp"
+#include "loader/core/config.hpp"
+#include "loader/core/form.hpp"
+#include "loader/core/schema.hpp"
+
+namespace weightproof::adapters {
+
+/// Who decides whether head and embedding are one tensor.
+enum class TiePolicy : std::uint8_t { both, tied_only, untied_only };
+
+/// Plain data plus pure functions; no state. Thread-safe.
+struct Family {
+  std::string_view name;                            ///< "llama"
+  std::string_view title;                           ///< one line for `adapters list`
+  std::span<const std::string_view> model_types;    ///< config.json model_type values
+  std::span<const std::string_view> architectures;  ///< config.json architectures values
+  std::span<const std::string_view> required;       ///< config fields (dotted) without which coverage cannot be asked
+  TiePolicy tie_policy = TiePolicy::both;
+  bool tied_by_default = false;  ///< the flag's value where the config has none
+  /// Stored keys that show the family where there is no config; empty where keys alone cannot tell.
+  bool (*matches_keys)(const Catalog& catalog) = nullptr;
+  /// Names and physical layout as found. `config` is complete (see `required`). Throws Error(namespace_mixed,
+  /// tied_flag_conflict, ...).
+  Form (*find_form)(const ConfigValue& config, const Catalog& catalog) = nullptr;
+  Schema (*describe)(const ConfigValue& config, const Form& form, ExpertStorage storage) = nullptr;
+};
+
+std::span<const Family* const> all_families();
+/// By name or alias ("hy_mt2"). Null when unknown.
+const Family* find_family(std::string_view name);
+
+struct Detection {
+  const Family* family = nullptr;  ///< null: identity, coverage from config cannot be asked
+  std::string evidence;            ///< "config.json model_type llama", "key patterns", "--family"
+  std::string quantization;  ///< scheme recognised by config or companions' names, "" if none: "mlx_affine", "nf4", ...
+  std::vector<std::string> missing_fields;  ///< required config fields that are absent: coverage from config is skipped
+  std::vector<std::string> candidates;      ///< what else was considered, for messages
+};
+
+/// config may be null. `forced` is --family (empty: detect); an unknown name throws Error(usage) listing the nearest.
+Detection detect(const ConfigValue* config, const Catalog& catalog, std::string_view forced = {});
+
+/// The tie flag at its controlling level: top-level, thinker_config, text_config. Nothing when absent at all of them.
+struct TieFlag {
+  std::optional<bool> value;
+  std::string level;  ///< "tie_word_embeddings", "text_config.tie_word_embeddings", ...
+};
+TieFlag tie_flag(const ConfigValue& config);
+
+}  // namespace weightproof::adapters

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model family as data. A schema lists native tensors, logical stored tensors and the bindings between views of them;
+// drops, defaults, aliases and constants belong to it too. Everything a loader does is derived from it, nothing is
+// written per model.
+//
+//   Binding { view of a stored logical tensor }  <-- codec -->  { view of a native tensor }
+//
+// Rows are plain data over interned keys and layouts: a million tensors must plan in well under a second.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/core/dtype.hpp"
+#include "loader/core/view.hpp"
+
+namespace weightproof {
+
+using StoredId = std::uint32_t;
+using NativeId = std::uint32_t;
+using LayoutId = std::uint32_t;
+using RuleId = std::uint32_t;  ///< text of a rule: why a key is dropped, defaulted, tied
+inline constexpr std::uint32_t k_no_id = UINT32_MAX;
+inline constexpr std::uint32_t k_no_layer = UINT32_MAX;
+
+/// What the dtype of a tensor follows.
+enum class DTypeRule : std::uint8_t {
+  weight,     ///< the checkpoint's floating dtype
+  f32_state,  ///< F32 natively and in exports; found as F32 or narrower
+  fixed,      ///< exactly `dtype`
+  any         ///< as found (integer tables, buffers)
+};
+
+struct LogicalTensor {  ///< a stored tensor in its codec's natural shape
+  std::string_view key;
+  LayoutId shape = 0;  ///< Schema::layout(shape).extents
+  DTypeRule dtype_rule = DTypeRule::weight;
+  DType dtype = DType::bf16;  ///< for DTypeRule::fixed
+  bool is_optional = false;   ///< may be absent; then `absent_rule` says what happens
+  RuleId absent_rule = k_no_id;
+  std::uint32_t layer = k_no_layer;  ///< decoder layer, for pictures and for proofs shared by equal layers
+};
+
+struct NativeTensor {
+  std::string_view key;
+  LayoutId shape = 0;
+  DTypeRule dtype_rule = DTypeRule::weight;
+  DType dtype = DType::bf16;
+  std::uint32_t layer = k_no_layer;
+};
+
+enum class BindingKind : std::uint8_t {
+  primary,  ///< fills native elements; the proof counts these
+  alias,    ///< must be equal on load; written or omitted on export by `rule`
+  constant  ///< native elements that no stored tensor fills (padding, defaults): `value_bits` of the native dtype
+};
+
+struct Binding {
+  StoredId stored = k_no_id;  ///< k_no_id for a constant
+  NativeId native = k_no_id;
+  LayoutId stored_layout = 0;
+  LayoutId native_layout = 0;
+  std::uint64_t stored_offset = 0;  ///< elements
+  std::uint64_t native_offset = 0;
+  double value = 0;       ///< constant only
+  RuleId rule = k_no_id;  ///< alias and constant: why
+  BindingKind kind = BindingKind::primary;
+};
+
+/// Stored keys matched by a glob ('*' any run without end, '?' one character) that are read by nobody, with the reason.
+struct Drop {
+  std::string pattern;
+  std::string reason;
+};
+
+/// A prefix whose tensors pass through unchanged (vision towers): presence is identity, completeness cannot be asked.
+struct Passthrough {
+  std::string prefix;
+  std::string reason;
+};
+
+/// Two native tensors that are one storage.
+struct Tie {
+  NativeId source = k_no_id;  ///< keeps the storage: the embedding
+  StoredId stored_source = k_no_id;
+  std::string stored_alias;  ///< the stored key that may repeat it: the head
+  RuleId rule = k_no_id;
+};
+
+class Schema {
+ public:
+  std::string_view family() const { return family_; }
+  std::span<const NativeTensor> native_tensors() const { return native_; }
+  std::span<const LogicalTensor> stored_tensors() const { return stored_; }
+  std::span<const Binding> bindings() const { return bindings_; }
+  std::span<const Drop> drops() const { return drops_; }
+  std::span<const Passthrough> passthroughs() const { return passthroughs_; }
+  std::span<const Tie> ties() const { return ties_; }
+  /// What was taken rather than read ("tie_word_embeddings: true by the family's default").
+  std::span<const std::string> defaulted() const { return defaulted_; }
+
+  const Layout& layout(LayoutId id) const { return layouts_[id]; }
+  const Shape& shape_of(const LogicalTensor& tensor) const { return layouts_[tensor.shape].extents; }
+  const Shape& shape_of(const NativeTensor& tensor) const { return layouts_[tensor.shape].extents; }
+  View stored_view(const Binding& binding) const { return {binding.stored_offset, layouts_[binding.stored_layout]}; }
+  View native_view(const Binding& binding) const { return {binding.native_offset, layouts_[binding.native_layout]}; }
+  const std::string& rule(RuleId id) const { return rules_[id]; }
+
+  StoredId find_stored(std::string_view key) const;  ///< k_no_id when absent. O(1)
+  NativeId find_native(std::string_view key) const;
+
+ private:
+  friend class SchemaBuilder;
+  std::string family_;
+  std::vector<NativeTensor> native_;
+  std::vector<LogicalTensor> stored_;
+  std::vector<Binding> bindings_;
+  std::vector<Drop> drops_;
+  std::vector<Passthrough> passthroughs_;
+  std::vector<Tie> ties_;
+  std::vector<std::string> defaulted_;
+  std::vector<Layout> layouts_;
+  std::vector<std::string> rules_;
+  std::vector<std::unique_ptr<char[]>> key_blocks_;
+  std::vector<std::uint32_t> stored_slots_;  // open addressing, id + 1
+  std::vector<std::uint32_t> native_slots_;
+};
+
+/// How a family file states itself. All methods throw Error(internal) on a misuse (same key twice, views of different
+/// extents).
+class SchemaBuilder {
+ public:
+  explicit SchemaBuilder(std::string family);
+
+  NativeId native(std::string_view key, const Shape& shape, DTypeRule rule = DTypeRule::weight,
+                  std::uint32_t layer = k_no_layer, DType fixed = DType::bf16);
+  StoredId stored(std::string_view key, const Shape& shape, DTypeRule rule = DTypeRule::weight,
+                  std::uint32_t layer = k_no_layer, DType fixed = DType::bf16);
+  /// Marks a stored tensor as one that may be absent.
+  void optional(StoredId stored, std::string_view rule_when_absent);
+
+  View whole(NativeId native) const;
+  View whole_stored(StoredId stored) const;
+
+  /// Primary binding. Both views have equal extents.
+  void bind(StoredId stored, const View& stored_view, NativeId native, const View& native_view);
+  /// Whole stored tensor into a native view of the same extents.
+  void bind(StoredId stored, NativeId native, const View& native_view) {
+    bind(stored, whole_stored(stored), native, native_view);
+  }
+  void alias(StoredId stored, const View& stored_view, NativeId native, const View& native_view, std::string_view rule);
+  void constant(NativeId native, const View& native_view, double value, std::string_view rule);
+  /// Same name and shape on both sides.
+  void identity(std::string_view key, const Shape& shape, DTypeRule rule = DTypeRule::weight,
+                std::uint32_t layer = k_no_layer);
+  /// Same shape, other name.
+  void rename(std::string_view stored_key, std::string_view native_key, const Shape& shape,
+              DTypeRule rule = DTypeRule::weight, std::uint32_t layer = k_no_layer);
+  /// The stored head repeats the embedding: an alias that may be absent.
+  void tie(std::string_view head_key, StoredId embedding, NativeId native_embedding, std::string_view rule);
+  void drop(std::string pattern, std::string reason);
+  void passthrough(std::string prefix, std::string reason);
+  void defaulted(std::string what);
+
+  Schema finish() &&;
+
+ private:
+  std::string_view intern_key(std::string_view key);
+  LayoutId intern_layout(const Layout& layout);
+  RuleId intern_rule(std::string_view rule);
+  void add_binding(BindingKind kind, StoredId stored, const View& stored_view, NativeId native, const View& native_view,
+                   double value, RuleId rule);
+
+  Schema schema_;
+  std::size_t key_block_used_ = 0;
+  std::size_t key_block_size_ = 0;
+  std::vector<std::uint32_t> layout_slots_;
+};
+
+}  // namespace weightproof
