@@ -46,14 +46,15 @@ class Catalog {
   friend class CatalogBuilder;
   std::vector<StoredTensor> tensors_;
   std::vector<std::string> files_;
-  std::vector<std::uint32_t> slots_;  // open addressing, positions + 1
+  std::vector<std::uint32_t> slots_;  // open addressing, see key_table_internal.hpp
   std::vector<std::shared_ptr<const void>> keep_alive_;
   bool is_described_ = true;
   std::uint64_t bytes_ = 0;
 };
 
 /// Rows keep the order in which they were added. add() of a key that is already there throws Error(duplicate_tensor)
-/// naming both files, unless the caller asked find() first and decided.
+/// naming both files, unless the caller asked find() first and decided; past limits::tensors_max it throws
+/// Error(limit_exceeded).
 class CatalogBuilder {
  public:
   void reserve(std::size_t tensors);
@@ -68,7 +69,9 @@ class CatalogBuilder {
 
  private:
   Catalog catalog_;
-  std::shared_ptr<std::vector<std::unique_ptr<std::string>>> owned_;
+  std::shared_ptr<std::vector<std::unique_ptr<char[]>>> owned_;  // blocks of copied keys
+  std::size_t block_used_ = 0;
+  std::size_t block_size_ = 0;
 };
 
 }  // namespace weightproof

@@ -9,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -126,8 +128,8 @@ class Schema {
   std::vector<std::string> defaulted_;
   std::vector<Layout> layouts_;
   std::vector<std::string> rules_;
-  std::vector<std::unique_ptr<char[]>> key_blocks_;
-  std::vector<std::uint32_t> stored_slots_;  // open addressing, id + 1
+  std::vector<std::shared_ptr<char[]>> key_blocks_;  // shared by copies of the schema
+  std::vector<std::uint32_t> stored_slots_;          // open addressing, see key_table_internal.hpp
   std::vector<std::uint32_t> native_slots_;
 };
 
@@ -179,7 +181,9 @@ class SchemaBuilder {
   Schema schema_;
   std::size_t key_block_used_ = 0;
   std::size_t key_block_size_ = 0;
-  std::vector<std::uint32_t> layout_slots_;
+  std::vector<std::uint32_t> layout_slots_;  // open addressing, id + 1
+  LayoutId last_layout_ = 0;
+  std::map<std::string, RuleId, std::less<>> rule_ids_;
 };
 
 }  // namespace weightproof

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader/core/schema.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "loader/core/error.hpp"
+#include "loader/core/key_table_internal.hpp"
+
+namespace weightproof {
+namespace {
+
+constexpr std::size_t k_key_block_bytes = 256 * 1024;
+
+template <typename Row>
+auto keys_of(const std::vector<Row>& rows) {
+  return [&rows](std::uint32_t position) { return rows[position].key; };
+}
+
+std::uint64_t hash_layout(const Layout& layout) {
+  return hash_words(layout.strides.span(), hash_words(layout.extents.span()));
+}
+
+[[noreturn]] void misuse(std::string_view family, std::string_view key, const std::string& what) {
+  ErrorFacts facts;
+  facts.keys = {std::string(key)};
+  throw Error(ErrorCode::internal, "family " + std::string(family) + ", tensor '" + std::string(key) + "': " + what,
+              std::move(facts));
+}
+
+}  // namespace
+
+StoredId Schema::find_stored(std::string_view key) const {
+  static_assert(k_no_id == detail::k_not_found);
+  return detail::find_key(stored_slots_, key, hash_text(key), keys_of(stored_));
+}
+
+NativeId Schema::find_native(std::string_view key) const {
+  return detail::find_key(native_slots_, key, hash_text(key), keys_of(native_));
+}
+
+SchemaBuilder::SchemaBuilder(std::string family) { schema_.family_ = std::move(family); }
+
+std::string_view SchemaBuilder::intern_key(std::string_view key) {
+  if (schema_.key_blocks_.empty() || key_block_size_ - key_block_used_ < key.size()) {
+    key_block_size_ = std::max(k_key_block_bytes, key.size());
+    key_block_used_ = 0;
+    schema_.key_blocks_.push_back(std::shared_ptr<char[]>(new char[key_block_size_]));
+  }
+  char* copy = schema_.key_blocks_.back().get() + key_block_used_;
+  if (!key.empty()) std::memcpy(copy, key.data(), key.size());
+  key_block_used_ += key.size();
+  return {copy, key.size()};
+}
+
+LayoutId SchemaBuilder::intern_layout(const Layout& layout) {
+  std::vector<Layout>& layouts = schema_.layouts_;
+  if (last_layout_ < layouts.size() && layouts[last_layout_] == layout) return last_layout_;
+  if (layout_slots_.size() < 2 * (layouts.size() + 1)) {
+    layout_slots_.assign(std::bit_ceil(std::max<std::size_t>(4 * (layouts.size() + 1), 64)), 0);
+    for (std::uint32_t id = 0; id < layouts.size(); ++id) {
+      std::size_t at = hash_layout(layouts[id]) & (layout_slots_.size() - 1);
+      while (layout_slots_[at] != 0) at = (at + 1) & (layout_slots_.size() - 1);
+      layout_slots_[at] = id + 1;
+    }
+  }
+  const std::size_t mask = layout_slots_.size() - 1;
+  std::size_t at = hash_layout(layout) & mask;
+  for (; layout_slots_[at] != 0; at = (at + 1) & mask) {
+    const LayoutId id = layout_slots_[at] - 1;
+    if (layouts[id] == layout) return last_layout_ = id;
+  }
+  layouts.push_back(layout);
+  last_layout_ = static_cast<LayoutId>(layouts.size() - 1);
+  layout_slots_[at] = last_layout_ + 1;
+  return last_layout_;
+}
+
+RuleId SchemaBuilder::intern_rule(std::string_view rule) {
+  const auto known = rule_ids_.find(rule);
+  if (known != rule_ids_.end()) return known->second;
+  const RuleId id = static_cast<RuleId>(schema_.rules_.size());
+  schema_.rules_.emplace_back(rule);
+  rule_ids_.emplace(std::string(rule), id);
+  return id;
+}
+
+NativeId SchemaBuilder::native(std::string_view key, const Shape& shape, DTypeRule rule, std::uint32_t layer,
+                               DType fixed) {
+  std::vector<NativeTensor>& rows = schema_.native_;
+  const std::uint64_t hash = hash_text(key);
+  if (detail::find_key(schema_.native_slots_, key, hash, keys_of(rows)) != k_no_id) {
+    misuse(schema_.family_, key, "a native tensor is stated twice");
+  }
+  if (rows.size() >= limits::tensors_max) misuse(schema_.family_, key, "more tensors than limits::tensors_max");
+  const NativeId id = static_cast<NativeId>(rows.size());
+  const LayoutId layout = intern_layout(View::whole(shape).layout());
+  rows.push_back(NativeTensor{intern_key(key), layout, rule, fixed, layer});
+  detail::insert_key(schema_.native_slots_, hash, id, keys_of(rows));
+  return id;
+}
+
+StoredId SchemaBuilder::stored(std::string_view key, const Shape& shape, DTypeRule rule, std::uint32_t layer,
+                               DType fixed) {
+  std::vector<LogicalTensor>& rows = schema_.stored_;
+  const std::uint64_t hash = hash_text(key);
+  if (detail::find_key(schema_.stored_slots_, key, hash, keys_of(rows)) != k_no_id) {
+    misuse(schema_.family_, key, "a stored tensor is stated twice");
+  }
+  if (rows.size() >= limits::tensors_max) misuse(schema_.family_, key, "more tensors than limits::tensors_max");
+  const StoredId id = static_cast<StoredId>(rows.size());
+  const LayoutId layout = intern_layout(View::whole(shape).layout());
+  LogicalTensor row;
+  row.key = intern_key(key);
+  row.shape = layout;
+  row.dtype_rule = rule;
+  row.dtype = fixed;
+  row.layer = layer;
+  rows.push_back(row);
+  detail::insert_key(schema_.stored_slots_, hash, id, keys_of(rows));
+  return id;
+}
+
+void SchemaBuilder::optional(StoredId stored, std::string_view rule_when_absent) {
+  if (stored >= schema_.stored_.size()) misuse(schema_.family_, "", "optional() of an unknown stored tensor");
+  schema_.stored_[stored].is_optional = true;
+  schema_.stored_[stored].absent_rule = intern_rule(rule_when_absent);
+}
+
+View SchemaBuilder::whole(NativeId native) const {
+  if (native >= schema_.native_.size()) misuse(schema_.family_, "", "whole() of an unknown native tensor");
+  return View(0, schema_.layouts_[schema_.native_[native].shape]);
+}
+
+View SchemaBuilder::whole_stored(StoredId stored) const {
+  if (stored >= schema_.stored_.size()) misuse(schema_.family_, "", "whole_stored() of an unknown stored tensor");
+  return View(0, schema_.layouts_[schema_.stored_[stored].shape]);
+}
+
+void SchemaBuilder::add_binding(BindingKind kind, StoredId stored, const View& stored_view, NativeId native,
+                                const View& native_view, double value, RuleId rule) {
+  if (native >= schema_.native_.size()) misuse(schema_.family_, "", "a binding to an unknown native tensor");
+  Binding binding;
+  if (kind != BindingKind::constant) {
+    if (stored >= schema_.stored_.size()) misuse(schema_.family_, "", "a binding of an unknown stored tensor");
+    if (stored_view.extents() != native_view.extents()) {
+      misuse(schema_.family_, schema_.stored_[stored].key,
+             "its view " + to_string(stored_view) + " and the view " + to_string(native_view) + " of native '" +
+                 std::string(schema_.native_[native].key) + "' have different extents");
+    }
+    binding.stored = stored;
+    binding.stored_layout = intern_layout(stored_view.layout());
+    binding.stored_offset = stored_view.offset();
+  }
+  binding.native = native;
+  binding.native_layout = intern_layout(native_view.layout());
+  binding.native_offset = native_view.offset();
+  binding.value = value;
+  binding.rule = rule;
+  binding.kind = kind;
+  schema_.bindings_.push_back(binding);
+}
+
+void SchemaBuilder::bind(StoredId stored, const View& stored_view, NativeId native, const View& native_view) {
+  add_binding(BindingKind::primary, stored, stored_view, native, native_view, 0, k_no_id);
+}
+
+void SchemaBuilder::alias(StoredId stored, const View& stored_view, NativeId native, const View& native_view,
+                          std::string_view rule) {
+  add_binding(BindingKind::alias, stored, stored_view, native, native_view, 0, intern_rule(rule));
+}
+
+void SchemaBuilder::constant(NativeId native, const View& native_view, double value, std::string_view rule) {
+  add_binding(BindingKind::constant, k_no_id, View(), native, native_view, value, intern_rule(rule));
+}
+
+void SchemaBuilder::identity(std::string_view key, const Shape& shape, DTypeRule rule, std::uint32_t layer) {
+  rename(key, key, shape, rule, layer);
+}
+
+void SchemaBuilder::rename(std::string_view stored_key, std::string_view native_key, const Shape& shape, DTypeRule rule,
+                           std::uint32_t layer) {
+  const StoredId from = stored(stored_key, shape, rule, layer);
+  const NativeId to = native(native_key, shape, rule, layer);
+  Binding binding;
+  binding.stored = from;
+  binding.native = to;
+  binding.stored_layout = binding.native_layout = schema_.native_[to].shape;
+  schema_.bindings_.push_back(binding);
+}
+
+void SchemaBuilder::tie(std::string_view head_key, StoredId embedding, NativeId native_embedding,
+                        std::string_view rule) {
+  const View whole_embedding = whole_stored(embedding);
+  const LogicalTensor like = schema_.stored_[embedding];
+  const StoredId head = stored(head_key, whole_embedding.extents(), like.dtype_rule, k_no_layer, like.dtype);
+  optional(head, rule);
+  alias(head, whole_stored(head), native_embedding, whole(native_embedding), rule);
+  schema_.ties_.push_back(Tie{native_embedding, embedding, std::string(head_key), intern_rule(rule)});
+}
+
+void SchemaBuilder::drop(std::string pattern, std::string reason) {
+  schema_.drops_.push_back(Drop{std::move(pattern), std::move(reason)});
+}
+
+void SchemaBuilder::passthrough(std::string prefix, std::string reason) {
+  schema_.passthroughs_.push_back(Passthrough{std::move(prefix), std::move(reason)});
+}
+
+void SchemaBuilder::defaulted(std::string what) { schema_.defaulted_.push_back(std::move(what)); }
+
+Schema SchemaBuilder::finish() && { return std::move(schema_); }
+
+}  // namespace weightproof
