@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Eight-bit floats with scales: one per tensor, per expert, per output row, per block, or per 32 columns (MXFP8). One rule for all:
+// value = RN( F32(code) *f32 F32(scale) ), the scale found by global block coordinates.
+#include <array>
+
+#include "loader/codec/families_internal.hpp"
+#include "loader/codec/grid_internal.hpp"
+#include "loader/codec/kernels.hpp"
+
+namespace weightproof::codec {
+namespace {
+
+using Table = std::array<std::uint32_t, 256>;
+
+template <std::uint32_t (*Widen)(std::uint8_t)>
+const Table& table_of() {
+  static const Table table = [] {
+    Table t{};
+    for (unsigned code = 0; code < 256; ++code) t[code] = Widen(static_cast<std::uint8_t>(code));
+    return t;
+  }();
+  return table;
+}
+
+std::uint32_t int8_to_f32_bits(std::uint8_t code) { return bits_of_float(static_cast<float>(static_cast<std::int8_t>(code))); }
+
+/// Codes of one byte, widened by a table, times a scale grid. Also int8 without zero points.
+class ByteCodec final : public Codec {
+ public:
+  ByteCodec(Scheme scheme, std::vector<Component> components, Shape shape, const Table& table, ScaleGrid grid, Exactness exactness)
+      : Codec(std::move(scheme), std::move(components), shape, granule_of(shape), exactness),
+        table_(table),
+        grid_(grid),
+        weight_(component_of(Role::weight)),
+        scale_(component_of(Role::scale)) {}
+
+  void byte_runs(const Box& aligned, std::vector<ByteRun>& runs) const override {
+    if (aligned.is_empty()) return;
+    const Ranges box = ranges_of(aligned);
+    const Shape& shape = natural_shape();
+    const unsigned rank = shape.rank();
+    append_runs(static_cast<std::uint32_t>(weight_), {rank >= 2 ? shape[rank - 2] : 1, rank == 0 ? 1 : shape[rank - 1]}, box.lead,
+                box.rows, box.cols, runs);
+    if (scale_ != SIZE_MAX)
+      grid_.append(static_cast<std::uint32_t>(scale_), bits_of(components()[scale_].dtype) / 8, box, runs);
+  }
+
+  void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target, std::byte* out) const override {
+    const std::uint64_t element = target_bytes(target);
+    if (aligned.is_empty()) return;
+    const Ranges box = ranges_of(aligned);
+    const auto* codes = reinterpret_cast<const std::uint8_t*>(parts[weight_].data());
+    const std::uint64_t cols = box.cols.size();
+    const Kernels& k = kernels();
+    const std::uint64_t block_rows = grid_.block_rows == 0 ? UINT64_MAX : grid_.block_rows;
+    const std::uint64_t block_cols = grid_.block_cols == 0 ? UINT64_MAX : grid_.block_cols;
+    for (std::uint64_t lead = box.lead.begin; lead < box.lead.end; ++lead) {
+      for (std::uint64_t row = box.rows.begin; row < box.rows.end;) {
+        const std::uint64_t row_end = block_rows == UINT64_MAX ? box.rows.end : std::min(box.rows.end, (row / block_rows + 1) * block_rows);
+        for (std::uint64_t col = box.cols.begin; col < box.cols.end;) {
+          const std::uint64_t col_end =
+              block_cols == UINT64_MAX ? box.cols.end : std::min(box.cols.end, (col / block_cols + 1) * block_cols);
+          const float scale = scale_ == SIZE_MAX ? 1.0f
+                                                 : scale_at(components()[scale_].dtype, parts[scale_].data(),
+                                                            grid_.window_index(box, lead, row, col));
+          const std::uint64_t first = ((lead - box.lead.begin) * box.rows.size() + row - box.rows.begin) * cols + col - box.cols.begin;
+          k.bytes_tile(codes + first, cols, row_end - row, col_end - col, table_.data(), scale, target, out + first * element,
+                       cols * element);
+          col = col_end;
+        }
+        row = row_end;
+      }
+    }
+  }
+
+ private:
+  static Extents granule_of(const Shape& shape) {
+    Extents granule;
+    for (unsigned axis = 0; axis < shape.rank(); ++axis) granule.push_back(1);
+    return granule;
+  }
+
+  const Table& table_;
+  ScaleGrid grid_;
+  std::size_t weight_;
+  std::size_t scale_;
+};
+
+const Table& float_table(const Component& weight) {
+  switch (weight.dtype) {
+    case DType::f8_e4m3: return table_of<e4m3fn_to_f32_bits>();
+    case DType::f8_e5m2: return table_of<e5m2_to_f32_bits>();
+    case DType::f8_e4m3fnuz: return table_of<e4m3fnuz_to_f32_bits>();
+    case DType::f8_e5m2fnuz: return table_of<e5m2fnuz_to_f32_bits>();
+    default: throw_wrong_dtype(weight, "F8_E4M3, F8_E5M2, F8_E4M3FNUZ or F8_E5M2FNUZ");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<const Codec> make_byte_codec(const Scheme& scheme, std::vector<Component> components) {
+  const Component& weight = require(components, Role::weight);
+  require_rank(weight, 1, 3);
+  const bool is_integer = scheme.id == "int8";
+  if (is_integer && weight.dtype != DType::i8) throw_wrong_dtype(weight, "I8");
+  const Table& table = is_integer ? table_of<int8_to_f32_bits>() : float_table(weight);
+  const Shape shape = weight.shape;
+  if (scheme.id == "fp8_bare") {
+    for (const Component& c : components)
+      if (c.role == Role::scale) throw_scale_shape(c, weight, "no scale: the scheme is bare F8");
+    return std::make_unique<ByteCodec>(scheme, std::move(components), shape, table, ScaleGrid{}, Exactness::exact);
+  }
+  const Component& scale = require(components, Role::scale);
+  require_scale_dtype(scale);
+  const ScaleGrid grid = scale_grid(scheme, weight, scale);
+  return std::make_unique<ByteCodec>(scheme, std::move(components), shape, table, grid, Exactness::correctly_rounded);
+}
+
+}  // namespace weightproof::codec
