@@ -45,7 +45,7 @@ add_library(weightproof_build_flags INTERFACE)
 target_compile_definitions(weightproof_build_flags INTERFACE WEIGHTPROOF_VERSION="${PROJECT_VERSION}")
 target_compile_options(weightproof_build_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor -Wold-style-cast
-    -Woverloaded-virtual -Wcast-qual -Wformat=2 -Wimplicit-fallthrough -ffp-contract=off>
+    -Woverloaded-virtual -Wcast-qual -Wformat=2 -Wimplicit-fallthrough -Wno-missing-field-initializers -ffp-contract=off>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fno-semantic-interposition>
   # Conversions are bit-exact on the device too: no contraction of a multiply and an add.
   "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=-Wall,-Wextra>")

@@ -10,8 +10,9 @@ namespace weightproof::codec {
 namespace {
 
 constexpr std::array<std::string_view, 18> k_schemes = {
-    "fp8_bare",     "fp8_tensor",     "fp8_channel", "fp8_block",   "mxfp8",       "mxfp4_blocks", "mxfp4_packed", "f4",   "nvfp4_modelopt",
-    "nvfp4_ct",     "ct_pack",        "int8",        "modelopt_w4", "awq",         "gptq",         "bnb4",         "bnb8", "torchao_int8"};
+    "fp8_bare",     "fp8_tensor", "fp8_channel",    "fp8_block", "mxfp8",   "mxfp4_blocks",
+    "mxfp4_packed", "f4",         "nvfp4_modelopt", "nvfp4_ct",  "ct_pack", "int8",
+    "modelopt_w4",  "awq",        "gptq",           "bnb4",      "bnb8",    "torchao_int8"};
 
 bool is_one_of(std::string_view id, std::initializer_list<std::string_view> ids) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -23,29 +24,44 @@ std::span<const std::string_view> scheme_ids() { return k_schemes; }
 
 std::string_view to_string(Role role) {
   switch (role) {
-    case Role::weight: return "weight";
-    case Role::scale: return "scale";
-    case Role::global_scale: return "global_scale";
-    case Role::zero_point: return "zero_point";
-    case Role::group_index: return "group_index";
-    case Role::quant_map: return "quant_map";
-    case Role::nested_absmax: return "nested_absmax";
-    case Role::nested_quant_map: return "nested_quant_map";
-    case Role::quant_state: return "quant_state";
-    case Role::weight_shape: return "weight_shape";
-    case Role::weight_format: return "weight_format";
-    case Role::unused: return "unused";
+    case Role::weight:
+      return "weight";
+    case Role::scale:
+      return "scale";
+    case Role::global_scale:
+      return "global_scale";
+    case Role::zero_point:
+      return "zero_point";
+    case Role::group_index:
+      return "group_index";
+    case Role::quant_map:
+      return "quant_map";
+    case Role::nested_absmax:
+      return "nested_absmax";
+    case Role::nested_quant_map:
+      return "nested_quant_map";
+    case Role::quant_state:
+      return "quant_state";
+    case Role::weight_shape:
+      return "weight_shape";
+    case Role::weight_format:
+      return "weight_format";
+    case Role::unused:
+      return "unused";
   }
   return "";
 }
 
 std::uint64_t component_bytes(const Component& component) {
   const auto bytes = byte_count(component.shape, component.dtype);
-  if (!bytes) throw Error(ErrorCode::validation_overflow, component.key + " has no representable size", {.keys = {component.key}});
+  if (!bytes)
+    throw Error(ErrorCode::validation_overflow, component.key + " has no representable size",
+                {.keys = {component.key}});
   return *bytes;
 }
 
-Codec::Codec(Scheme scheme, std::vector<Component> components, Shape natural_shape, Extents granule, Exactness exactness)
+Codec::Codec(Scheme scheme, std::vector<Component> components, Shape natural_shape, Extents granule,
+             Exactness exactness)
     : scheme_(std::move(scheme)),
       components_(std::move(components)),
       natural_shape_(natural_shape),
@@ -71,15 +87,20 @@ Box Codec::align(const Box& box) const {
   return aligned;
 }
 
-bool Codec::encode(const Box&, std::span<const std::span<const std::byte>>, std::span<const float>, std::byte*) const { return false; }
+bool Codec::encode(const Box&, std::span<const std::span<const std::byte>>, std::span<const float>, std::byte*) const {
+  return false;
+}
 
 std::uint64_t target_bytes(DType target) {
   switch (target) {
     case DType::bf16:
-    case DType::f16: return 2;
-    case DType::f32: return 4;
+    case DType::f16:
+      return 2;
+    case DType::f32:
+      return 4;
     default:
-      throw Error(ErrorCode::dtype_unsupported, "a quantized tensor decodes to BF16, F16 or F32, not " + std::string(name_of(target)),
+      throw Error(ErrorCode::dtype_unsupported,
+                  "a quantized tensor decodes to BF16, F16 or F32, not " + std::string(name_of(target)),
                   {.expected = "BF16, F16 or F32", .actual = std::string(name_of(target))});
   }
 }
@@ -93,11 +114,18 @@ const Component* find(std::span<const Component> components, Role role) {
 const Component& require(std::span<const Component> components, Role role) {
   if (const Component* c = find(components, role)) return *c;
   const Component* weight = find(components, Role::weight);
-  const std::string key = weight != nullptr ? weight->key : components.empty() ? std::string("?") : components.front().key;
-  const ErrorCode code = role == Role::scale || role == Role::global_scale ? ErrorCode::scale_missing : ErrorCode::quant_config_mismatch;
-  throw Error(code, key + " is quantized but its " + std::string(to_string(role)) + " tensor is missing",
-              {.keys = {key}, .expected = std::string(to_string(role)), .actual = "absent",
-               .hint = "the weight cannot be decoded without it; look for it in the other shards or export the checkpoint again"});
+  const std::string key = weight != nullptr    ? weight->key
+                          : components.empty() ? std::string("?")
+                                               : components.front().key;
+  const ErrorCode code =
+      role == Role::scale || role == Role::global_scale ? ErrorCode::scale_missing : ErrorCode::quant_config_mismatch;
+  throw Error(
+      code, key + " is quantized but its " + std::string(to_string(role)) + " tensor is missing",
+      {.keys = {key},
+       .expected = std::string(to_string(role)),
+       .actual = "absent",
+       .hint =
+           "the weight cannot be decoded without it; look for it in the other shards or export the checkpoint again"});
 }
 
 void require_rank(const Component& component, unsigned least, unsigned most) {
@@ -105,18 +133,20 @@ void require_rank(const Component& component, unsigned least, unsigned most) {
   if (rank >= least && rank <= most) return;
   throw Error(ErrorCode::quant_unsupported, component.key + " has rank " + std::to_string(rank),
               {.keys = {component.key},
-               .expected = least == most ? "rank " + std::to_string(least) : "rank " + std::to_string(least) + " to " + std::to_string(most),
+               .expected = least == most ? "rank " + std::to_string(least)
+                                         : "rank " + std::to_string(least) + " to " + std::to_string(most),
                .actual = to_string(component.shape)});
 }
 
 void throw_wrong_dtype(const Component& component, const std::string& allowed) {
-  throw Error(ErrorCode::quant_config_mismatch, component.key + " is stored as " + std::string(name_of(component.dtype)),
+  throw Error(ErrorCode::quant_config_mismatch,
+              component.key + " is stored as " + std::string(name_of(component.dtype)),
               {.keys = {component.key}, .expected = allowed, .actual = std::string(name_of(component.dtype))});
 }
 
 void require_scale_dtype(const Component& scale) {
-  if (scale.dtype == DType::f32 || scale.dtype == DType::bf16 || scale.dtype == DType::f16 || scale.dtype == DType::f8_e8m0 ||
-      scale.dtype == DType::u8 || scale.dtype == DType::f8_e4m3)
+  if (scale.dtype == DType::f32 || scale.dtype == DType::bf16 || scale.dtype == DType::f16 ||
+      scale.dtype == DType::f8_e8m0 || scale.dtype == DType::u8 || scale.dtype == DType::f8_e4m3)
     return;
   throw_wrong_dtype(scale, "F32, BF16, F16, F8_E8M0, F8_E4M3 or U8");
 }
@@ -134,7 +164,8 @@ ScaleGrid scale_grid(const Scheme& scheme, const Component& weight, const Compon
   Shape s = scale.shape;
   const std::uint64_t count = element_count(s).value_or(0);
   if (count == 1) return {};
-  if (scheme.id == "fp8_tensor") {  // [E], [E,1], [E,1,1]: one per expert; [2] on a matrix: gate and up, rows cut in halves
+  if (scheme.id ==
+      "fp8_tensor") {  // [E], [E,1], [E,1,1]: one per expert; [2] on a matrix: gate and up, rows cut in halves
     if (w.rank() == 3 && count == leads && s[0] == leads) return {.leads = leads};
     if (w.rank() == 2 && s.rank() == 1 && count == 2 && rows % 2 == 0) return {.grid_rows = 2, .block_rows = rows / 2};
     throw_scale_shape(scale, weight, w.rank() == 3 ? "[1] or one per expert" : "[1]");
@@ -148,18 +179,25 @@ ScaleGrid scale_grid(const Scheme& scheme, const Component& weight, const Compon
     throw_scale_shape(scale, weight, to_string(Shape{rows, 1}));
   }
   const std::uint64_t block_rows = scheme.id == "fp8_block" ? scheme.block_rows : 1;
-  const std::uint64_t block_cols = scheme.id == "fp8_block" ? scheme.block_cols : scheme.group_size == 0 ? cols : scheme.group_size;
+  const std::uint64_t block_cols = scheme.id == "fp8_block" ? scheme.block_cols
+                                   : scheme.group_size == 0 ? cols
+                                                            : scheme.group_size;
   if (block_rows == 0 || block_cols == 0) throw_scale_shape(scale, weight, "a block size above 0");
   const std::uint64_t need_rows = ceil_div(rows, block_rows);
   const std::uint64_t need_cols = ceil_div(cols, block_cols);
-  const std::string expected = to_string(w.rank() == 3 ? Shape{leads, need_rows, need_cols} : Shape{need_rows, need_cols}) +
-                               " for blocks of " + std::to_string(block_rows) + "x" + std::to_string(block_cols);
+  const std::string expected =
+      to_string(w.rank() == 3 ? Shape{leads, need_rows, need_cols} : Shape{need_rows, need_cols}) + " for blocks of " +
+      std::to_string(block_rows) + "x" + std::to_string(block_cols);
   if (s.rank() != std::max(2u, w.rank())) throw_scale_shape(scale, weight, expected);
   if (w.rank() == 3 && s[0] != leads) throw_scale_shape(scale, weight, expected);
   const std::uint64_t grid_rows = s[s.rank() - 2];
   const std::uint64_t grid_cols = s[s.rank() - 1];
   if (grid_rows < need_rows || grid_cols < need_cols) throw_scale_shape(scale, weight, expected);
-  return {.leads = leads, .grid_rows = grid_rows, .grid_cols = grid_cols, .block_rows = block_rows, .block_cols = block_cols};
+  return {.leads = leads,
+          .grid_rows = grid_rows,
+          .grid_cols = grid_cols,
+          .block_rows = block_rows,
+          .block_cols = block_cols};
 }
 
 std::vector<Probe> probes_of(const Scheme& scheme, std::span<const Component> components) {
@@ -178,25 +216,30 @@ std::vector<Probe> probes_of(const Scheme& scheme, std::span<const Component> co
 std::unique_ptr<const Codec> make_codec(const Scheme& scheme, std::vector<Component> components,
                                         std::span<const std::vector<std::byte>> probe_bytes) {
   if (find(components, Role::weight) == nullptr)
-    throw Error(ErrorCode::scale_orphan, "scales without their weight",
-                {.keys = components.empty() ? std::vector<std::string>{} : std::vector<std::string>{components.front().key}});
+    throw Error(
+        ErrorCode::scale_orphan, "scales without their weight",
+        {.keys = components.empty() ? std::vector<std::string>{} : std::vector<std::string>{components.front().key}});
   const std::vector<Probe> probes = probes_of(scheme, components);
   if (probes.size() != probe_bytes.size())
-    throw Error(ErrorCode::internal, "scheme " + scheme.id + " needs " + std::to_string(probes.size()) + " probes, got " +
-                                         std::to_string(probe_bytes.size()));
+    throw Error(ErrorCode::internal, "scheme " + scheme.id + " needs " + std::to_string(probes.size()) +
+                                         " probes, got " + std::to_string(probe_bytes.size()));
   for (std::size_t i = 0; i < probes.size(); ++i) {
     const Component& c = components[probes[i].component];
     const std::uint64_t bytes = component_bytes(c);
     if (bytes > probes[i].bytes_max)
       throw Error(ErrorCode::limit_exceeded, c.key + " is too large to be what its name says",
-                  {.keys = {c.key}, .expected = "at most " + std::to_string(probes[i].bytes_max) + " bytes", .actual = std::to_string(bytes)});
+                  {.keys = {c.key},
+                   .expected = "at most " + std::to_string(probes[i].bytes_max) + " bytes",
+                   .actual = std::to_string(bytes)});
     if (probe_bytes[i].size() != bytes)
-      throw Error(ErrorCode::internal, "probe of " + c.key + " holds " + std::to_string(probe_bytes[i].size()) + " of " +
-                                           std::to_string(bytes) + " bytes");
+      throw Error(ErrorCode::internal, "probe of " + c.key + " holds " + std::to_string(probe_bytes[i].size()) +
+                                           " of " + std::to_string(bytes) + " bytes");
   }
   const std::string_view id = scheme.id;
-  if (is_one_of(id, {"fp8_bare", "fp8_tensor", "fp8_channel", "fp8_block", "mxfp8"})) return make_byte_codec(scheme, std::move(components));
-  if (id == "int8" && find(components, Role::zero_point) == nullptr) return make_byte_codec(scheme, std::move(components));
+  if (is_one_of(id, {"fp8_bare", "fp8_tensor", "fp8_channel", "fp8_block", "mxfp8"}))
+    return make_byte_codec(scheme, std::move(components));
+  if (id == "int8" && find(components, Role::zero_point) == nullptr)
+    return make_byte_codec(scheme, std::move(components));
   if (is_one_of(id, {"mxfp4_blocks", "mxfp4_packed", "f4", "nvfp4_modelopt", "nvfp4_ct"}))
     return make_fp4_codec(scheme, std::move(components));
   if (is_one_of(id, {"ct_pack", "int8", "modelopt_w4", "torchao_int8"}))

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One quantized tensor and how it is read: which stored bytes cover a box of decoded values, and what those values are. All boxes are in
-// global natural coordinates (the decoded shape, in the orientation in which the scheme is defined), so a rank's part is a box like any
-// other. A codec holds no weight bytes and no state. Thread rule: immutable, shared freely.
+// One quantized tensor and how it is read: which stored bytes cover a box of decoded values, and what those values are.
+// All boxes are in global natural coordinates (the decoded shape, in the orientation in which the scheme is defined),
+// so a rank's part is a box like any other. A codec holds no weight bytes and no state. Thread rule: immutable, shared
+// freely.
 //
-//   value = RN_target( F32(code) *f32 F32(scale) )   with the order of operations of the scheme; a NaN result is the canonical NaN.
+//   value = RN_target( F32(code) *f32 F32(scale) )   with the order of operations of the scheme; a NaN result is the
+//   canonical NaN.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +32,10 @@ enum class Role : std::uint8_t {
   quant_map,
   nested_absmax,
   nested_quant_map,
-  quant_state,   ///< JSON text (bitsandbytes)
-  weight_shape,  ///< true shape of a packed weight
-  weight_format, ///< layout number (bitsandbytes int8)
-  unused         ///< belongs to the weight but decoding needs none of it: activation scales, k_scale; listed as consumed
+  quant_state,    ///< JSON text (bitsandbytes)
+  weight_shape,   ///< true shape of a packed weight
+  weight_format,  ///< layout number (bitsandbytes int8)
+  unused  ///< belongs to the weight but decoding needs none of it: activation scales, k_scale; listed as consumed
 };
 std::string_view to_string(Role role);
 
@@ -46,14 +48,14 @@ struct Component {
 
 /// The scheme and the parameters that config and tensors settled together.
 struct Scheme {
-  std::string id;                 ///< one of scheme_ids()
-  std::uint64_t block_rows = 0;   ///< fp8_block: rows and columns that share a scale
+  std::string id;                ///< one of scheme_ids()
+  std::uint64_t block_rows = 0;  ///< fp8_block: rows and columns that share a scale
   std::uint64_t block_cols = 0;
-  std::uint64_t group_size = 0;   ///< columns (inputs) that share a scale; 0: the whole row
-  unsigned bits = 0;              ///< integer codes
+  std::uint64_t group_size = 0;  ///< columns (inputs) that share a scale; 0: the whole row
+  unsigned bits = 0;             ///< integer codes
   bool is_symmetric = true;
-  bool has_old_packing = false;   ///< ct_pack: floor(32 / bits) fields per word
-  unsigned version = 0;           ///< gptq: 1 or 2
+  bool has_old_packing = false;  ///< ct_pack: floor(32 / bits) fields per word
+  unsigned version = 0;          ///< gptq: 1 or 2
   friend bool operator==(const Scheme&, const Scheme&) = default;
 };
 std::span<const std::string_view> scheme_ids();
@@ -93,19 +95,21 @@ class Codec {
   /// Smallest box on the granule that holds `box`.
   Box align(const Box& box) const;
 
-  /// Bytes needed to decode an aligned box, grouped by component, ascending offsets within one, adjacent runs merged. Appends.
+  /// Bytes needed to decode an aligned box, grouped by component, ascending offsets within one, adjacent runs merged.
+  /// Appends.
   virtual void byte_runs(const Box& aligned, std::vector<ByteRun>& runs) const = 0;
 
-  /// Decodes an aligned box. parts[c] is the concatenation, in order, of the runs that byte_runs() gave for component c (empty where it
-  /// gave none). `out` receives the box densely, row-major, in `target` (bf16, f16 or f32): element_count(box) elements. Errors:
-  /// dtype_unsupported for another target. Cost: one pass.
-  virtual void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target, std::byte* out) const = 0;
+  /// Decodes an aligned box. parts[c] is the concatenation, in order, of the runs that byte_runs() gave for component c
+  /// (empty where it gave none). `out` receives the box densely, row-major, in `target` (bf16, f16 or f32):
+  /// element_count(box) elements. Errors: dtype_unsupported for another target. Cost: one pass.
+  virtual void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target,
+                      std::byte* out) const = 0;
 
-  /// Codes of values under the stored scales: the inverse of decode for values that decode produced. `values` is the dense box in F32;
-  /// parts as for decode with parts[weight] ignored; `weight_out` receives the bytes of the weight's runs. False where the scheme has
-  /// no such inverse.
-  virtual bool encode(const Box& aligned, std::span<const std::span<const std::byte>> parts, std::span<const float> values,
-                      std::byte* weight_out) const;
+  /// Codes of values under the stored scales: the inverse of decode for values that decode produced. `values` is the
+  /// dense box in F32; parts as for decode with parts[weight] ignored; `weight_out` receives the bytes of the weight's
+  /// runs. False where the scheme has no such inverse.
+  virtual bool encode(const Box& aligned, std::span<const std::span<const std::byte>> parts,
+                      std::span<const float> values, std::byte* weight_out) const;
 
  protected:
   Codec(Scheme scheme, std::vector<Component> components, Shape natural_shape, Extents granule, Exactness exactness);
@@ -123,8 +127,9 @@ class Codec {
 /// What must be read before make_codec: empty for most schemes.
 std::vector<Probe> probes_of(const Scheme& scheme, std::span<const Component> components);
 
-/// probe_bytes[i] holds the bytes of the i-th entry of probes_of(). Every size is checked against the shapes. Errors (naming keys, found and
-/// allowed): scale_missing, scale_shape, quant_config_mismatch, quant_unsupported, limit_exceeded.
+/// probe_bytes[i] holds the bytes of the i-th entry of probes_of(). Every size is checked against the shapes. Errors
+/// (naming keys, found and allowed): scale_missing, scale_shape, quant_config_mismatch, quant_unsupported,
+/// limit_exceeded.
 std::unique_ptr<const Codec> make_codec(const Scheme& scheme, std::vector<Component> components,
                                         std::span<const std::vector<std::byte>> probe_bytes = {});
 

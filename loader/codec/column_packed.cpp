@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer codes stored as [in, out]: AWQ packs eight output columns into a word in a shuffled order, GPTQ packs consecutive input rows.
-// The natural shape is the linear layer's own [out, in].
+// Integer codes stored as [in, out]: AWQ packs eight output columns into a word in a shuffled order, GPTQ packs
+// consecutive input rows. The natural shape is the linear layer's own [out, in].
 //
 //   value[o][i] = RN( F32(q - z) *f32 F32(scale[group(i)][o]) )
 #include <algorithm>
@@ -19,7 +19,8 @@ class ColumnPackedCodec final : public Codec {
  public:
   ColumnPackedCodec(Scheme scheme, std::vector<Component> components, Shape shape, bool is_awq, std::uint64_t group,
                     std::uint64_t groups, std::vector<std::uint32_t> group_index)
-      : Codec(std::move(scheme), std::move(components), shape, Extents{is_awq ? 8u : 32u, is_awq ? 1u : 32u}, Exactness::correctly_rounded),
+      : Codec(std::move(scheme), std::move(components), shape, Extents{is_awq ? 8u : 32u, is_awq ? 1u : 32u},
+              Exactness::correctly_rounded),
         is_awq_(is_awq),
         group_(group),
         groups_(groups),
@@ -34,17 +35,21 @@ class ColumnPackedCodec final : public Codec {
     const Range outs = box.rows;
     const std::uint64_t all_outs = natural_shape()[0];
     if (is_awq_)
-      append_runs(static_cast<std::uint32_t>(weight_), {1, all_outs / 8 * 4}, {0, 1}, box.cols, {outs.begin / 8 * 4, outs.end / 8 * 4}, runs);
+      append_runs(static_cast<std::uint32_t>(weight_), {1, all_outs / 8 * 4}, {0, 1}, box.cols,
+                  {outs.begin / 8 * 4, outs.end / 8 * 4}, runs);
     else
-      append_runs(static_cast<std::uint32_t>(weight_), {1, all_outs * 4}, {0, 1}, word_rows(box.cols), {outs.begin * 4, outs.end * 4}, runs);
+      append_runs(static_cast<std::uint32_t>(weight_), {1, all_outs * 4}, {0, 1}, word_rows(box.cols),
+                  {outs.begin * 4, outs.end * 4}, runs);
     const std::uint64_t width = bits_of(components()[scale_].dtype) / 8;
     append_runs(static_cast<std::uint32_t>(scale_), {1, all_outs * width}, {0, 1}, group_range(box.cols),
                 {outs.begin * width, outs.end * width}, runs);
     if (zero_ != SIZE_MAX)
-      append_runs(static_cast<std::uint32_t>(zero_), {1, zero_row_bytes()}, {0, 1}, group_range(box.cols), zero_bytes(outs), runs);
+      append_runs(static_cast<std::uint32_t>(zero_), {1, zero_row_bytes()}, {0, 1}, group_range(box.cols),
+                  zero_bytes(outs), runs);
   }
 
-  void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target, std::byte* out) const override {
+  void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target,
+              std::byte* out) const override {
     const std::uint64_t element = target_bytes(target);
     if (aligned.is_empty()) return;
     const Ranges box = ranges_of(aligned);
@@ -64,7 +69,8 @@ class ColumnPackedCodec final : public Codec {
           const std::uint64_t g = group_of(i) - groups.begin;
           const float scale = scale_at(scale_dtype, parts[scale_].data(), g * outs.size() + o - outs.begin);
           const int q = is_awq_ ? awq_code(codes, i - ins.begin, o, outs) : gptq_code(codes, i, o, ins, outs);
-          const int z = zero_codes == nullptr ? 1 << (scheme().bits - 1) : zero_point(zero_codes + g * zeros.size(), o, outs, zeros);
+          const int z = zero_codes == nullptr ? 1 << (scheme().bits - 1)
+                                              : zero_point(zero_codes + g * zeros.size(), o, outs, zeros);
           values[k] = bits_of_float(multiply_f32(static_cast<float>(q - z), scale));
         }
         kernels().round(values.data(), now, target, out + ((o - outs.begin) * ins.size() + done) * element);
@@ -124,19 +130,25 @@ std::unique_ptr<const Codec> make_column_packed_codec(const Scheme& scheme, std:
   require_rank(weight, 2, 2);
   require_rank(scale, 2, 2);
   if (weight.dtype != DType::i32) throw_wrong_dtype(weight, "I32");
-  if (scale.dtype != DType::f16 && scale.dtype != DType::bf16 && scale.dtype != DType::f32) throw_wrong_dtype(scale, "F16, BF16 or F32");
-  const bool bits_ok = is_awq ? scheme.bits == 4 : scheme.bits == 2 || scheme.bits == 3 || scheme.bits == 4 || scheme.bits == 8;
+  if (scale.dtype != DType::f16 && scale.dtype != DType::bf16 && scale.dtype != DType::f32)
+    throw_wrong_dtype(scale, "F16, BF16 or F32");
+  const bool bits_ok =
+      is_awq ? scheme.bits == 4 : scheme.bits == 2 || scheme.bits == 3 || scheme.bits == 4 || scheme.bits == 8;
   if (!bits_ok)
-    throw Error(ErrorCode::quant_unsupported, weight.key + ": " + scheme.id + " with " + std::to_string(scheme.bits) + " bits",
-                {.keys = {weight.key}, .expected = is_awq ? "4" : "2, 3, 4 or 8", .actual = std::to_string(scheme.bits)});
+    throw Error(
+        ErrorCode::quant_unsupported, weight.key + ": " + scheme.id + " with " + std::to_string(scheme.bits) + " bits",
+        {.keys = {weight.key}, .expected = is_awq ? "4" : "2, 3, 4 or 8", .actual = std::to_string(scheme.bits)});
   std::uint64_t ins = weight.shape[0];
   std::uint64_t outs = weight.shape[1];
   if (is_awq) {
     outs *= 8;
   } else {
     if (weight.shape[0] % scheme.bits != 0)
-      throw Error(ErrorCode::quant_config_mismatch, weight.key + " has " + std::to_string(weight.shape[0]) + " word rows",
-                  {.keys = {weight.key}, .expected = "a multiple of " + std::to_string(scheme.bits), .actual = std::to_string(weight.shape[0])});
+      throw Error(ErrorCode::quant_config_mismatch,
+                  weight.key + " has " + std::to_string(weight.shape[0]) + " word rows",
+                  {.keys = {weight.key},
+                   .expected = "a multiple of " + std::to_string(scheme.bits),
+                   .actual = std::to_string(weight.shape[0])});
     ins = weight.shape[0] / scheme.bits * 32;
     if (outs % 32 != 0)
       throw Error(ErrorCode::quant_config_mismatch, weight.key + " has " + std::to_string(outs) + " outputs",
@@ -145,9 +157,13 @@ std::unique_ptr<const Codec> make_column_packed_codec(const Scheme& scheme, std:
   const std::uint64_t group = scheme.group_size == 0 ? std::max<std::uint64_t>(ins, 1) : scheme.group_size;
   const std::uint64_t groups = ceil_div(ins, group);
   if (is_awq && ins % group != 0)
-    throw Error(ErrorCode::scale_shape, weight.key + ": groups of " + std::to_string(group) + " do not divide " + std::to_string(ins),
-                {.keys = {weight.key, scale.key}, .expected = "a divisor of " + std::to_string(ins), .actual = std::to_string(group)});
-  if (scale.shape[0] != groups || scale.shape[1] != outs) throw_scale_shape(scale, weight, to_string(Shape{groups, outs}));
+    throw Error(ErrorCode::scale_shape,
+                weight.key + ": groups of " + std::to_string(group) + " do not divide " + std::to_string(ins),
+                {.keys = {weight.key, scale.key},
+                 .expected = "a divisor of " + std::to_string(ins),
+                 .actual = std::to_string(group)});
+  if (scale.shape[0] != groups || scale.shape[1] != outs)
+    throw_scale_shape(scale, weight, to_string(Shape{groups, outs}));
   if (const Component* zero = find(components, Role::zero_point)) {
     if (zero->dtype != DType::i32) throw_wrong_dtype(*zero, "I32");
     const Shape expected{groups, outs * scheme.bits / 32};
@@ -167,13 +183,16 @@ std::unique_ptr<const Codec> make_column_packed_codec(const Scheme& scheme, std:
         std::memcpy(&g, probe_bytes[p].data() + 4 * i, 4);
         if (g >= groups)
           throw Error(ErrorCode::scale_shape, index.key + " names group " + std::to_string(g),
-                      {.keys = {weight.key, index.key}, .coordinate = {i}, .expected = "below " + std::to_string(groups),
+                      {.keys = {weight.key, index.key},
+                       .coordinate = {i},
+                       .expected = "below " + std::to_string(groups),
                        .actual = std::to_string(g)});
         group_index.push_back(g);
       }
     }
   }
-  return std::make_unique<ColumnPackedCodec>(scheme, std::move(components), Shape{outs, ins}, is_awq, group, groups, std::move(group_index));
+  return std::make_unique<ColumnPackedCodec>(scheme, std::move(components), Shape{outs, ins}, is_awq, group, groups,
+                                             std::move(group_index));
 }
 
 }  // namespace weightproof::codec

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four-bit floats (E2M1), low nibble first: MXFP4 in the blocks-and-scales and in the packed spelling, plain F4, and NVFP4 with its two
-// levels of scales. The second level multiplies (ModelOpt) or divides (compressed-tensors): the scheme says which, never a name.
+// Four-bit floats (E2M1), low nibble first: MXFP4 in the blocks-and-scales and in the packed spelling, plain F4, and
+// NVFP4 with its two levels of scales. The second level multiplies (ModelOpt) or divides (compressed-tensors): the
+// scheme says which, never a name.
 #include <array>
 
 #include "loader/codec/families_internal.hpp"
@@ -22,8 +23,8 @@ enum class Kind : std::uint8_t { mx, plain, nv_multiply, nv_divide };
 
 class NibbleCodec final : public Codec {
  public:
-  NibbleCodec(Scheme scheme, std::vector<Component> components, Shape shape, Kind kind, std::uint64_t group, ScaleGrid grid,
-              bool global_per_lead)
+  NibbleCodec(Scheme scheme, std::vector<Component> components, Shape shape, Kind kind, std::uint64_t group,
+              ScaleGrid grid, bool global_per_lead)
       : Codec(std::move(scheme), std::move(components), shape, granule_of(shape, group),
               kind == Kind::plain ? Exactness::exact : Exactness::correctly_rounded),
         kind_(kind),
@@ -38,8 +39,8 @@ class NibbleCodec final : public Codec {
     if (aligned.is_empty()) return;
     const Ranges box = ranges_of(aligned);
     const Shape& shape = natural_shape();
-    append_runs(static_cast<std::uint32_t>(weight_), {shape[shape.rank() - 2], shape[shape.rank() - 1] / 2}, box.lead, box.rows,
-                {box.cols.begin / 2, box.cols.end / 2}, runs);
+    append_runs(static_cast<std::uint32_t>(weight_), {shape[shape.rank() - 2], shape[shape.rank() - 1] / 2}, box.lead,
+                box.rows, {box.cols.begin / 2, box.cols.end / 2}, runs);
     if (scale_ != SIZE_MAX) grid_.append(static_cast<std::uint32_t>(scale_), 1, box, runs);
     if (global_ != SIZE_MAX) {
       const Range leads = global_per_lead_ ? box.lead : Range{0, 1};
@@ -47,7 +48,8 @@ class NibbleCodec final : public Codec {
     }
   }
 
-  void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target, std::byte* out) const override {
+  void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target,
+              std::byte* out) const override {
     const std::uint64_t element = target_bytes(target);
     if (aligned.is_empty()) return;
     const Ranges box = ranges_of(aligned);
@@ -56,8 +58,9 @@ class NibbleCodec final : public Codec {
     const std::uint64_t groups = cols / group_;
     const Kernels& k = kernels();
     for (std::uint64_t lead = box.lead.begin; lead < box.lead.end; ++lead) {
-      const float global =
-          global_ == SIZE_MAX ? 1.0f : scale_at(DType::f32, parts[global_].data(), global_per_lead_ ? lead - box.lead.begin : 0);
+      const float global = global_ == SIZE_MAX ? 1.0f
+                                               : scale_at(DType::f32, parts[global_].data(),
+                                                          global_per_lead_ ? lead - box.lead.begin : 0);
       for (std::uint64_t row = box.rows.begin; row < box.rows.end; ++row) {
         const std::uint64_t index = (lead - box.lead.begin) * box.rows.size() + row - box.rows.begin;
         const std::uint8_t* codes = packed + index * (cols / 2);
@@ -77,8 +80,8 @@ class NibbleCodec final : public Codec {
   }
 
  private:
-  void decode_nv_row(const Kernels& k, const std::uint8_t* codes, std::uint64_t groups, const std::uint8_t* scales, float global,
-                     DType target, std::byte* out, std::uint64_t element) const {
+  void decode_nv_row(const Kernels& k, const std::uint8_t* codes, std::uint64_t groups, const std::uint8_t* scales,
+                     float global, DType target, std::byte* out, std::uint64_t element) const {
     std::array<float, 256> combined;
     for (std::uint64_t done = 0; done < groups;) {
       const std::uint64_t now = std::min<std::uint64_t>(groups - done, combined.size());
@@ -121,14 +124,17 @@ std::unique_ptr<const Codec> make_fp4_codec(const Scheme& scheme, std::vector<Co
     if (weight.shape[weight.shape.rank() - 1] % 2 != 0)
       throw Error(ErrorCode::quant_unsupported, weight.key + " has rows that end inside a byte",
                   {.keys = {weight.key}, .expected = "an even last extent", .actual = to_string(weight.shape)});
-    return std::make_unique<NibbleCodec>(scheme, std::move(components), weight.shape, Kind::plain, 2, ScaleGrid{}, false);
+    return std::make_unique<NibbleCodec>(scheme, std::move(components), weight.shape, Kind::plain, 2, ScaleGrid{},
+                                         false);
   }
   const Component scale = require(components, Role::scale);
   const bool is_mx = scheme.id == "mxfp4_blocks" || scheme.id == "mxfp4_packed";
   const std::uint64_t group = is_mx ? 32 : 16;
-  if (weight.dtype != DType::u8 && !(scheme.id == "mxfp4_packed" && weight.dtype == DType::i8)) throw_wrong_dtype(weight, "U8");
+  if (weight.dtype != DType::u8 && !(scheme.id == "mxfp4_packed" && weight.dtype == DType::i8))
+    throw_wrong_dtype(weight, "U8");
   if (is_mx && scale.dtype != DType::u8 && scale.dtype != DType::f8_e8m0) throw_wrong_dtype(scale, "U8 or F8_E8M0");
-  if (!is_mx && scale.dtype != DType::f8_e4m3) throw_wrong_dtype(scale, "F8_E4M3 (a one-dimensional U8 scale is the swizzled layout)");
+  if (!is_mx && scale.dtype != DType::f8_e4m3)
+    throw_wrong_dtype(scale, "F8_E4M3 (a one-dimensional U8 scale is the swizzled layout)");
 
   Shape natural;
   Shape scale_expected;
@@ -136,7 +142,8 @@ std::unique_ptr<const Codec> make_fp4_codec(const Scheme& scheme, std::vector<Co
     require_rank(weight, 3, 4);
     const unsigned rank = weight.shape.rank();
     if (weight.shape[rank - 1] != 16)
-      throw Error(ErrorCode::quant_config_mismatch, weight.key + " has blocks of " + std::to_string(weight.shape[rank - 1]) + " bytes",
+      throw Error(ErrorCode::quant_config_mismatch,
+                  weight.key + " has blocks of " + std::to_string(weight.shape[rank - 1]) + " bytes",
                   {.keys = {weight.key}, .expected = "16 bytes a block", .actual = to_string(weight.shape)});
     for (unsigned axis = 0; axis + 2 < rank; ++axis) natural.push_back(weight.shape[axis]);
     natural.push_back(weight.shape[rank - 2] * 32);
@@ -147,7 +154,9 @@ std::unique_ptr<const Codec> make_fp4_codec(const Scheme& scheme, std::vector<Co
     const std::uint64_t cols = natural[natural.rank() - 1];
     if (cols % group != 0)
       throw Error(ErrorCode::scale_shape, weight.key + " has rows of " + std::to_string(cols) + " values",
-                  {.keys = {weight.key, scale.key}, .expected = "a multiple of " + std::to_string(group), .actual = std::to_string(cols)});
+                  {.keys = {weight.key, scale.key},
+                   .expected = "a multiple of " + std::to_string(group),
+                   .actual = std::to_string(cols)});
     scale_expected = natural;
     scale_expected[scale_expected.rank() - 1] = cols / group;
   }
@@ -166,7 +175,8 @@ std::unique_ptr<const Codec> make_fp4_codec(const Scheme& scheme, std::vector<Co
   const std::uint64_t leads = rank == 3 ? natural[0] : 1;
   if (count != 1 && count != leads) throw_scale_shape(global, weight, rank == 3 ? "[1] or one per expert" : "[1]");
   return std::make_unique<NibbleCodec>(scheme, std::move(components), natural,
-                                       scheme.id == "nvfp4_modelopt" ? Kind::nv_multiply : Kind::nv_divide, group, grid, count != 1);
+                                       scheme.id == "nvfp4_modelopt" ? Kind::nv_multiply : Kind::nv_divide, group, grid,
+                                       count != 1);
 }
 
 }  // namespace weightproof::codec

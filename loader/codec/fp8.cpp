@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eight-bit floats with scales: one per tensor, per expert, per output row, per block, or per 32 columns (MXFP8). One rule for all:
-// value = RN( F32(code) *f32 F32(scale) ), the scale found by global block coordinates.
+// Eight-bit floats with scales: one per tensor, per expert, per output row, per block, or per 32 columns (MXFP8). One
+// rule for all: value = RN( F32(code) *f32 F32(scale) ), the scale found by global block coordinates.
 #include <array>
 
 #include "loader/codec/families_internal.hpp"
@@ -22,12 +22,15 @@ const Table& table_of() {
   return table;
 }
 
-std::uint32_t int8_to_f32_bits(std::uint8_t code) { return bits_of_float(static_cast<float>(static_cast<std::int8_t>(code))); }
+std::uint32_t int8_to_f32_bits(std::uint8_t code) {
+  return bits_of_float(static_cast<float>(static_cast<std::int8_t>(code)));
+}
 
 /// Codes of one byte, widened by a table, times a scale grid. Also int8 without zero points.
 class ByteCodec final : public Codec {
  public:
-  ByteCodec(Scheme scheme, std::vector<Component> components, Shape shape, const Table& table, ScaleGrid grid, Exactness exactness)
+  ByteCodec(Scheme scheme, std::vector<Component> components, Shape shape, const Table& table, ScaleGrid grid,
+            Exactness exactness)
       : Codec(std::move(scheme), std::move(components), shape, granule_of(shape), exactness),
         table_(table),
         grid_(grid),
@@ -39,13 +42,14 @@ class ByteCodec final : public Codec {
     const Ranges box = ranges_of(aligned);
     const Shape& shape = natural_shape();
     const unsigned rank = shape.rank();
-    append_runs(static_cast<std::uint32_t>(weight_), {rank >= 2 ? shape[rank - 2] : 1, rank == 0 ? 1 : shape[rank - 1]}, box.lead,
-                box.rows, box.cols, runs);
+    append_runs(static_cast<std::uint32_t>(weight_), {rank >= 2 ? shape[rank - 2] : 1, rank == 0 ? 1 : shape[rank - 1]},
+                box.lead, box.rows, box.cols, runs);
     if (scale_ != SIZE_MAX)
       grid_.append(static_cast<std::uint32_t>(scale_), bits_of(components()[scale_].dtype) / 8, box, runs);
   }
 
-  void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target, std::byte* out) const override {
+  void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target,
+              std::byte* out) const override {
     const std::uint64_t element = target_bytes(target);
     if (aligned.is_empty()) return;
     const Ranges box = ranges_of(aligned);
@@ -56,16 +60,18 @@ class ByteCodec final : public Codec {
     const std::uint64_t block_cols = grid_.block_cols == 0 ? UINT64_MAX : grid_.block_cols;
     for (std::uint64_t lead = box.lead.begin; lead < box.lead.end; ++lead) {
       for (std::uint64_t row = box.rows.begin; row < box.rows.end;) {
-        const std::uint64_t row_end = block_rows == UINT64_MAX ? box.rows.end : std::min(box.rows.end, (row / block_rows + 1) * block_rows);
+        const std::uint64_t row_end =
+            block_rows == UINT64_MAX ? box.rows.end : std::min(box.rows.end, (row / block_rows + 1) * block_rows);
         for (std::uint64_t col = box.cols.begin; col < box.cols.end;) {
           const std::uint64_t col_end =
               block_cols == UINT64_MAX ? box.cols.end : std::min(box.cols.end, (col / block_cols + 1) * block_cols);
           const float scale = scale_ == SIZE_MAX ? 1.0f
                                                  : scale_at(components()[scale_].dtype, parts[scale_].data(),
                                                             grid_.window_index(box, lead, row, col));
-          const std::uint64_t first = ((lead - box.lead.begin) * box.rows.size() + row - box.rows.begin) * cols + col - box.cols.begin;
-          k.bytes_tile(codes + first, cols, row_end - row, col_end - col, table_.data(), scale, target, out + first * element,
-                       cols * element);
+          const std::uint64_t first =
+              ((lead - box.lead.begin) * box.rows.size() + row - box.rows.begin) * cols + col - box.cols.begin;
+          k.bytes_tile(codes + first, cols, row_end - row, col_end - col, table_.data(), scale, target,
+                       out + first * element, cols * element);
           col = col_end;
         }
         row = row_end;
@@ -88,11 +94,16 @@ class ByteCodec final : public Codec {
 
 const Table& float_table(const Component& weight) {
   switch (weight.dtype) {
-    case DType::f8_e4m3: return table_of<e4m3fn_to_f32_bits>();
-    case DType::f8_e5m2: return table_of<e5m2_to_f32_bits>();
-    case DType::f8_e4m3fnuz: return table_of<e4m3fnuz_to_f32_bits>();
-    case DType::f8_e5m2fnuz: return table_of<e5m2fnuz_to_f32_bits>();
-    default: throw_wrong_dtype(weight, "F8_E4M3, F8_E5M2, F8_E4M3FNUZ or F8_E5M2FNUZ");
+    case DType::f8_e4m3:
+      return table_of<e4m3fn_to_f32_bits>();
+    case DType::f8_e5m2:
+      return table_of<e5m2_to_f32_bits>();
+    case DType::f8_e4m3fnuz:
+      return table_of<e4m3fnuz_to_f32_bits>();
+    case DType::f8_e5m2fnuz:
+      return table_of<e5m2fnuz_to_f32_bits>();
+    default:
+      throw_wrong_dtype(weight, "F8_E4M3, F8_E5M2, F8_E4M3FNUZ or F8_E5M2FNUZ");
   }
 }
 

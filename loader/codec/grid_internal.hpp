@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every codec does alike: boxes of up to three axes as ranges (leading, row, column), byte runs of a sub-grid, and reading scales
-// of any dtype from bytes that have no alignment.
+// What every codec does alike: boxes of up to three axes as ranges (leading, row, column), byte runs of a sub-grid, and
+// reading scales of any dtype from bytes that have no alignment.
 #pragma once
 
 #include <cstddef>
@@ -106,7 +106,7 @@ std::uint64_t target_bytes(DType target);
 
 /// How a scale tensor spreads over [leads, rows, cols]: which scale element belongs to (lead, row, col).
 struct ScaleGrid {
-  std::uint64_t leads = 1;       ///< 1: shared by all leading indices
+  std::uint64_t leads = 1;  ///< 1: shared by all leading indices
   std::uint64_t grid_rows = 1;
   std::uint64_t grid_cols = 1;   ///< as stored: may be larger than needed (cropped)
   std::uint64_t block_rows = 0;  ///< 0: one block for all rows
@@ -119,7 +119,8 @@ struct ScaleGrid {
   Range col_range(Range cols) const { return {col_block(cols.begin), col_block(cols.end - 1) + 1}; }
 
   /// Runs of the scales that a box needs, for elements of `element_bytes`.
-  void append(std::uint32_t component, std::uint64_t element_bytes, const Ranges& box, std::vector<ByteRun>& runs) const {
+  void append(std::uint32_t component, std::uint64_t element_bytes, const Ranges& box,
+              std::vector<ByteRun>& runs) const {
     const Range cols_needed = col_range(box.cols);
     append_runs(component, {grid_rows, grid_cols * element_bytes}, lead_range(box.lead), row_range(box.rows),
                 {cols_needed.begin * element_bytes, cols_needed.end * element_bytes}, runs);
@@ -129,8 +130,8 @@ struct ScaleGrid {
     const Range rows_needed = row_range(box.rows);
     const Range cols_needed = col_range(box.cols);
     const std::uint64_t lead_index = leads == 1 ? 0 : lead - box.lead.begin;
-    return (lead_index * rows_needed.size() + row_block(row) - rows_needed.begin) * cols_needed.size() + col_block(col) -
-           cols_needed.begin;
+    return (lead_index * rows_needed.size() + row_block(row) - rows_needed.begin) * cols_needed.size() +
+           col_block(col) - cols_needed.begin;
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer codes packed along rows of the [out, in] matrix: compressed-tensors pack-quantized (offset binary, fields may straddle
-// words), int8 with zero points, ModelOpt's four-bit weights (packed along the OUTPUT axis, two's complement) and torchao int8.
+// Integer codes packed along rows of the [out, in] matrix: compressed-tensors pack-quantized (offset binary, fields may
+// straddle words), int8 with zero points, ModelOpt's four-bit weights (packed along the OUTPUT axis, two's complement)
+// and torchao int8.
 //
 //   value = RN( F32(q - z) *f32 F32(scale) )
 #include <algorithm>
@@ -17,15 +18,16 @@ struct Packing {
   enum class Weight : std::uint8_t { words, words_old, int8, output_nibbles } weight = Weight::words;
   enum class Zero : std::uint8_t { none, packed_rows, int8 } zero = Zero::none;
   unsigned bits = 4;
-  std::uint64_t row_bytes = 0;   ///< bytes of a stored weight row
-  std::uint64_t word_rows = 0;   ///< rows of the packed zero-point tensor
+  std::uint64_t row_bytes = 0;  ///< bytes of a stored weight row
+  std::uint64_t word_rows = 0;  ///< rows of the packed zero-point tensor
 };
 
 class RowPackedCodec final : public Codec {
  public:
   RowPackedCodec(Scheme scheme, std::vector<Component> components, Shape shape, Packing packing, ScaleGrid grid,
                  std::vector<std::uint32_t> group_index, std::uint64_t groups)
-      : Codec(std::move(scheme), std::move(components), shape, granule_of(shape, packing), Exactness::correctly_rounded),
+      : Codec(std::move(scheme), std::move(components), shape, granule_of(shape, packing),
+              Exactness::correctly_rounded),
         packing_(packing),
         grid_(grid),
         group_index_(std::move(group_index)),
@@ -40,7 +42,8 @@ class RowPackedCodec final : public Codec {
     const std::uint64_t rows = natural_shape()[natural_shape().rank() - 2];
     const auto component = static_cast<std::uint32_t>(weight_);
     if (packing_.weight == Packing::Weight::output_nibbles)
-      append_runs(component, {rows / 2, packing_.row_bytes}, box.lead, {box.rows.begin / 2, box.rows.end / 2}, box.cols, runs);
+      append_runs(component, {rows / 2, packing_.row_bytes}, box.lead, {box.rows.begin / 2, box.rows.end / 2}, box.cols,
+                  runs);
     else
       append_runs(component, {rows, packing_.row_bytes}, box.lead, box.rows, byte_range(box.cols), runs);
     const Ranges scales = scale_ranges(box);
@@ -50,12 +53,13 @@ class RowPackedCodec final : public Codec {
       grid_.append(static_cast<std::uint32_t>(zero_), 1, scales, runs);
     } else {
       const Range cols = grid_.col_range(scales.cols);
-      append_runs(static_cast<std::uint32_t>(zero_), {packing_.word_rows, grid_.grid_cols * 4}, grid_.lead_range(box.lead),
-                  word_rows(box.rows), {cols.begin * 4, cols.end * 4}, runs);
+      append_runs(static_cast<std::uint32_t>(zero_), {packing_.word_rows, grid_.grid_cols * 4},
+                  grid_.lead_range(box.lead), word_rows(box.rows), {cols.begin * 4, cols.end * 4}, runs);
     }
   }
 
-  void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target, std::byte* out) const override {
+  void decode(const Box& aligned, std::span<const std::span<const std::byte>> parts, DType target,
+              std::byte* out) const override {
     const std::uint64_t element = target_bytes(target);
     if (aligned.is_empty()) return;
     const Ranges box = ranges_of(aligned);
@@ -76,7 +80,8 @@ class RowPackedCodec final : public Codec {
             if (col_group != group) {
               group = col_group;
               const std::uint64_t scale_col = grid_.block_cols == 0 ? 0 : group * grid_.block_cols;
-              scale = scale_at(components()[scale_].dtype, parts[scale_].data(), grid_.window_index(scales, lead, row, scale_col));
+              scale = scale_at(components()[scale_].dtype, parts[scale_].data(),
+                               grid_.window_index(scales, lead, row, scale_col));
               zero = zero_at(parts, box, scales, lead, row, scale_col);
             }
             const int q = code_at(parts[weight_].data(), box, index, lead, row, col) - zero;
@@ -97,9 +102,12 @@ class RowPackedCodec final : public Codec {
     const auto edge = [&](std::uint64_t col) -> std::uint64_t {
       if (col == total) return packing_.row_bytes;
       switch (packing_.weight) {
-        case Packing::Weight::words: return col * packing_.bits / 8;
-        case Packing::Weight::words_old: return col / fields_per_word() * 4;
-        default: return col;
+        case Packing::Weight::words:
+          return col * packing_.bits / 8;
+        case Packing::Weight::words_old:
+          return col / fields_per_word() * 4;
+        default:
+          return col;
       }
     };
     return {edge(cols.begin), edge(cols.end)};
@@ -126,14 +134,17 @@ class RowPackedCodec final : public Codec {
               std::uint64_t col) const {
     switch (packing_.weight) {
       case Packing::Weight::int8:
-        return static_cast<std::int8_t>(std::to_integer<std::uint8_t>(bytes[row_index * box.cols.size() + col - box.cols.begin]));
+        return static_cast<std::int8_t>(
+            std::to_integer<std::uint8_t>(bytes[row_index * box.cols.size() + col - box.cols.begin]));
       case Packing::Weight::output_nibbles: {
         const std::uint64_t pairs = box.rows.size() / 2;
-        const std::uint64_t at = ((lead - box.lead.begin) * pairs + (row - box.rows.begin) / 2) * box.cols.size() + col - box.cols.begin;
+        const std::uint64_t at =
+            ((lead - box.lead.begin) * pairs + (row - box.rows.begin) / 2) * box.cols.size() + col - box.cols.begin;
         const unsigned nibble = (std::to_integer<unsigned>(bytes[at]) >> (row % 2 == 0 ? 0 : 4)) & 15u;
         return nibble >= 8 ? static_cast<int>(nibble) - 16 : static_cast<int>(nibble);
       }
-      default: break;
+      default:
+        break;
     }
     const Range window = byte_range(box.cols);
     const std::byte* row_bytes = bytes + row_index * window.size();
@@ -143,12 +154,13 @@ class RowPackedCodec final : public Codec {
     return static_cast<int>(field_at(row_bytes, bit - window.begin * 8, packing_.bits)) - (1 << (packing_.bits - 1));
   }
 
-  int zero_at(std::span<const std::span<const std::byte>> parts, const Ranges& box, const Ranges& scales, std::uint64_t lead,
-              std::uint64_t row, std::uint64_t scale_col) const {
+  int zero_at(std::span<const std::span<const std::byte>> parts, const Ranges& box, const Ranges& scales,
+              std::uint64_t lead, std::uint64_t row, std::uint64_t scale_col) const {
     if (packing_.zero == Packing::Zero::none) return 0;
     const std::byte* bytes = parts[zero_].data();
     if (packing_.zero == Packing::Zero::int8)
-      return static_cast<std::int8_t>(std::to_integer<std::uint8_t>(bytes[grid_.window_index(scales, lead, row, scale_col)]));
+      return static_cast<std::int8_t>(
+          std::to_integer<std::uint8_t>(bytes[grid_.window_index(scales, lead, row, scale_col)]));
     // Column g of the tensor is a bit stream down the rows: word w of it lies at row w.
     const Range words = word_rows(box.rows);
     const Range cols = grid_.col_range(scales.cols);
@@ -159,7 +171,8 @@ class RowPackedCodec final : public Codec {
     for (std::uint64_t w = 0; w < 2; ++w) {
       const std::uint64_t word = bit / 32 + w;
       if (word >= words.end) break;
-      std::memcpy(pair + 4 * w, bytes + ((lead_index * words.size() + word - words.begin) * cols.size() + column) * 4, 4);
+      std::memcpy(pair + 4 * w, bytes + ((lead_index * words.size() + word - words.begin) * cols.size() + column) * 4,
+                  4);
     }
     return static_cast<int>(field_at(pair, bit % 32, packing_.bits)) - (1 << (packing_.bits - 1));
   }
@@ -202,20 +215,24 @@ Shape packed_natural_shape(const Scheme& scheme, const Component& weight, std::s
   std::vector<std::uint64_t> stated;
   const Component* shape_component = find(components, Role::weight_shape);
   for (std::size_t i = 0; i < probes.size(); ++i)
-    if (components[probes[i].component].role == Role::weight_shape) stated = integers_of(components[probes[i].component], probe_bytes[i]);
+    if (components[probes[i].component].role == Role::weight_shape)
+      stated = integers_of(components[probes[i].component], probe_bytes[i]);
   std::uint64_t cols = weight.shape[last] * 32 / scheme.bits;
   if (shape_component != nullptr) {
     if (stated.size() < 2 || stated[stated.size() - 2] != weight.shape[last - 1])
       throw Error(ErrorCode::quant_config_mismatch, shape_component->key + " does not fit " + weight.key,
-                  {.keys = {weight.key, shape_component->key}, .expected = "rows " + std::to_string(weight.shape[last - 1]),
-                   .actual = stated.size() < 2 ? "fewer than two numbers" : "rows " + std::to_string(stated[stated.size() - 2])});
+                  {.keys = {weight.key, shape_component->key},
+                   .expected = "rows " + std::to_string(weight.shape[last - 1]),
+                   .actual = stated.size() < 2 ? "fewer than two numbers"
+                                               : "rows " + std::to_string(stated[stated.size() - 2])});
     cols = stated.back();
   }
   const std::uint64_t dense = cols > UINT64_MAX / 32 ? UINT64_MAX : ceil_div(cols * scheme.bits, 32);
   const std::uint64_t old = ceil_div(cols, 32 / scheme.bits);
   if (weight.shape[last] != (scheme.has_old_packing ? old : dense))
     throw Error(ErrorCode::quant_config_mismatch, weight.key + " holds another number of words than its shape needs",
-                {.keys = {weight.key}, .expected = std::to_string(scheme.has_old_packing ? old : dense) + " words a row",
+                {.keys = {weight.key},
+                 .expected = std::to_string(scheme.has_old_packing ? old : dense) + " words a row",
                  .actual = std::to_string(weight.shape[last])});
   natural[last] = cols;
   return natural;
@@ -261,7 +278,8 @@ std::unique_ptr<const Codec> make_row_packed_codec(const Scheme& scheme, std::ve
     const std::uint64_t grid_cols = s >= 2 && s >= natural.rank() ? scale.shape[s - 1] : 1;
     const std::uint64_t group = grid_cols == 1 ? 0 : scheme.group_size;
     if (grid_cols != 1 && (group == 0 || ceil_div(cols, group) != grid_cols))
-      throw_scale_shape(scale, weight, std::to_string(group == 0 ? 1 : ceil_div(cols, group)) + " groups of " + std::to_string(group));
+      throw_scale_shape(scale, weight,
+                        std::to_string(group == 0 ? 1 : ceil_div(cols, group)) + " groups of " + std::to_string(group));
     if (count != leads * rows * grid_cols) throw_scale_shape(scale, weight, "one row of scales per output row");
     grid = {.leads = leads, .grid_rows = rows, .grid_cols = grid_cols, .block_rows = 1, .block_cols = group};
   }
@@ -273,13 +291,18 @@ std::unique_ptr<const Codec> make_row_packed_codec(const Scheme& scheme, std::ve
       std::vector<std::uint64_t> values = integers_of(*index, probe_bytes[i]);
       if (values.size() != cols)
         throw Error(ErrorCode::scale_shape, index->key + " does not fit " + weight.key,
-                    {.keys = {weight.key, index->key}, .expected = std::to_string(cols), .actual = std::to_string(values.size())});
-      const bool is_unset = std::any_of(values.begin(), values.end(), [](std::uint64_t v) { return (v & 0xffffffffu) == 0xffffffffu; });
+                    {.keys = {weight.key, index->key},
+                     .expected = std::to_string(cols),
+                     .actual = std::to_string(values.size())});
+      const bool is_unset =
+          std::any_of(values.begin(), values.end(), [](std::uint64_t v) { return (v & 0xffffffffu) == 0xffffffffu; });
       if (is_unset) break;  // -1 anywhere: the index was never filled, columns go by position
       for (std::uint64_t v : values) {
         if (v >= grid.grid_cols)
           throw Error(ErrorCode::scale_shape, index->key + " names group " + std::to_string(v),
-                      {.keys = {weight.key, index->key}, .expected = "below " + std::to_string(grid.grid_cols), .actual = std::to_string(v)});
+                      {.keys = {weight.key, index->key},
+                       .expected = "below " + std::to_string(grid.grid_cols),
+                       .actual = std::to_string(v)});
         group_index.push_back(static_cast<std::uint32_t>(v));
       }
     }
@@ -292,13 +315,15 @@ std::unique_ptr<const Codec> make_row_packed_codec(const Scheme& scheme, std::ve
         throw_scale_shape(*zero, weight, to_string(Shape{packing.word_rows, grid.grid_cols}));
     } else if (zero->dtype == DType::i8) {
       packing.zero = Packing::Zero::int8;
-      if (element_count(zero->shape) != element_count(scale.shape)) throw_scale_shape(*zero, weight, to_string(scale.shape));
+      if (element_count(zero->shape) != element_count(scale.shape))
+        throw_scale_shape(*zero, weight, to_string(scale.shape));
     } else {
       throw_wrong_dtype(*zero, scheme.id == "ct_pack" ? "I32" : "I8");
     }
   }
   const std::uint64_t groups = grid.grid_cols;
-  return std::make_unique<RowPackedCodec>(scheme, std::move(components), natural, packing, grid, std::move(group_index), groups);
+  return std::make_unique<RowPackedCodec>(scheme, std::move(components), natural, packing, grid, std::move(group_index),
+                                          groups);
 }
 
 }  // namespace weightproof::codec

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar number formats as integer arithmetic on bit patterns. Every function is usable on the host and in device code, allocates
-// nothing and reads no table: kernels build their tables from these, so exactness is inherited.
+// Scalar number formats as integer arithmetic on bit patterns. Every function is usable on the host and in device code,
+// allocates nothing and reads no table: kernels build their tables from these, so exactness is inherited.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ WEIGHTPROOF_HD std::uint32_t bits_of_float(float value) {
 
 WEIGHTPROOF_HD bool is_nan_bits(std::uint32_t bits) { return (bits & 0x7fffffffu) > 0x7f800000u; }
 
-/// F32 pattern of a small float: sign, `exponent_bits`, `mantissa_bits`, `bias`. Exact, subnormals included; special codes are the caller's.
+/// F32 pattern of a small float: sign, `exponent_bits`, `mantissa_bits`, `bias`. Exact, subnormals included; special
+/// codes are the caller's.
 WEIGHTPROOF_HD std::uint32_t widen_small(std::uint32_t code, int exponent_bits, int mantissa_bits, int bias) {
   const std::uint32_t sign = (code >> (exponent_bits + mantissa_bits)) & 1u;
   const std::uint32_t exponent = (code >> mantissa_bits) & ((1u << exponent_bits) - 1u);
@@ -65,8 +66,12 @@ WEIGHTPROOF_HD std::uint32_t e5m2_to_f32_bits(std::uint8_t code) {
 }
 
 /// FNUZ twins: bias one larger, 80 is the only NaN, no negative zero.
-WEIGHTPROOF_HD std::uint32_t e4m3fnuz_to_f32_bits(std::uint8_t code) { return code == 0x80u ? k_nan_f32 : widen_small(code, 4, 3, 8); }
-WEIGHTPROOF_HD std::uint32_t e5m2fnuz_to_f32_bits(std::uint8_t code) { return code == 0x80u ? k_nan_f32 : widen_small(code, 5, 2, 16); }
+WEIGHTPROOF_HD std::uint32_t e4m3fnuz_to_f32_bits(std::uint8_t code) {
+  return code == 0x80u ? k_nan_f32 : widen_small(code, 4, 3, 8);
+}
+WEIGHTPROOF_HD std::uint32_t e5m2fnuz_to_f32_bits(std::uint8_t code) {
+  return code == 0x80u ? k_nan_f32 : widen_small(code, 5, 2, 16);
+}
 
 /// E8M0: 2^(code - 127); 0 is the subnormal 2^-127, 255 is NaN.
 WEIGHTPROOF_HD std::uint32_t e8m0_to_f32_bits(std::uint8_t code) {
@@ -108,11 +113,11 @@ WEIGHTPROOF_HD std::uint16_t f32_bits_to_f16_with_nan(std::uint32_t bits, std::u
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return nan;
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
-  if (magnitude < 0x38800000u) {                                              // below 2^-14: quantum 2^-24
-    if (magnitude <= 0x33000000u) return sign;                                // 2^-25 is a tie to even, zero
-    const std::uint32_t exponent = magnitude >> 23;                           // 102..112
-    const std::uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;    // value = significand * 2^(exponent - 150)
-    const std::uint32_t shift = 126u - exponent;                              // to units of 2^-24
+  if (magnitude < 0x38800000u) {                                            // below 2^-14: quantum 2^-24
+    if (magnitude <= 0x33000000u) return sign;                              // 2^-25 is a tie to even, zero
+    const std::uint32_t exponent = magnitude >> 23;                         // 102..112
+    const std::uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;  // value = significand * 2^(exponent - 150)
+    const std::uint32_t shift = 126u - exponent;                            // to units of 2^-24
     const std::uint32_t half = 1u << (shift - 1u);
     const std::uint32_t quotient = significand >> shift;
     const std::uint32_t rest = significand & ((1u << shift) - 1u);
@@ -127,7 +132,8 @@ WEIGHTPROOF_HD std::uint16_t f32_bits_to_f16(std::uint32_t bits) { return f32_bi
 
 /// Plain cast of stored values: NaN keeps sign and top payload, quieted.
 WEIGHTPROOF_HD std::uint16_t f32_bits_to_f16_keep_nan(std::uint32_t bits) {
-  return f32_bits_to_f16_with_nan(bits, static_cast<std::uint16_t>(((bits >> 16) & 0x8000u) | 0x7e00u | ((bits >> 13) & 0x1ffu)));
+  return f32_bits_to_f16_with_nan(
+      bits, static_cast<std::uint16_t>(((bits >> 16) & 0x8000u) | 0x7e00u | ((bits >> 13) & 0x1ffu)));
 }
 
 WEIGHTPROOF_HD std::uint32_t canonical_f32_bits(std::uint32_t bits) { return is_nan_bits(bits) ? k_nan_f32 : bits; }
@@ -141,13 +147,14 @@ WEIGHTPROOF_HD float multiply_f32(float a, float b) {
 #endif
 }
 
-/// F32 magnitude rounded to an unsigned small float with `mantissa_bits` and `bias` (nearest even, subnormals included). The exponent
-/// field may run past the format: the caller compares with its largest code. `magnitude` is a finite pattern without sign.
+/// F32 magnitude rounded to an unsigned small float with `mantissa_bits` and `bias` (nearest even, subnormals
+/// included). The exponent field may run past the format: the caller compares with its largest code. `magnitude` is a
+/// finite pattern without sign.
 WEIGHTPROOF_HD std::uint32_t round_small(std::uint32_t magnitude, int mantissa_bits, int bias) {
   const int exponent = static_cast<int>(magnitude >> 23);
   if (exponent == 0) return 0;  // an F32 subnormal is far below every small format
   const std::uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
-  const int target = exponent - 127 + bias;                         // biased exponent in the small format
+  const int target = exponent - 127 + bias;  // biased exponent in the small format
   int shift = 23 - mantissa_bits;
   if (target < 1) shift += 1 - target;
   if (shift > 25) return 0;
@@ -160,7 +167,8 @@ WEIGHTPROOF_HD std::uint32_t round_small(std::uint32_t magnitude, int mantissa_b
   return (static_cast<std::uint32_t>(target - 1) << mantissa_bits) + rounded;
 }
 
-/// F32 -> E4M3FN. Saturating: magnitudes above 448 become 448. Otherwise: up to 464 rounds to 448, above is NaN with the sign.
+/// F32 -> E4M3FN. Saturating: magnitudes above 448 become 448. Otherwise: up to 464 rounds to 448, above is NaN with
+/// the sign.
 WEIGHTPROOF_HD std::uint8_t f32_bits_to_e4m3fn(std::uint32_t bits, bool saturate) {
   const std::uint8_t sign = static_cast<std::uint8_t>((bits >> 24) & 0x80u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;

@@ -18,16 +18,19 @@ inline void store(std::uint32_t bits, DType target, std::byte* out, std::size_t 
   }
 }
 
-inline std::uint32_t product(std::uint32_t a, float scale) { return bits_of_float(multiply_f32(float_of_bits(a), scale)); }
+inline std::uint32_t product(std::uint32_t a, float scale) {
+  return bits_of_float(multiply_f32(float_of_bits(a), scale));
+}
 
-void bytes_tile(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols, const std::uint32_t* table,
-                float scale, DType target, std::byte* out, std::size_t out_stride) {
+void bytes_tile(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols,
+                const std::uint32_t* table, float scale, DType target, std::byte* out, std::size_t out_stride) {
   for (std::size_t row = 0; row < rows; ++row)
     for (std::size_t col = 0; col < cols; ++col)
       store(product(table[codes[row * code_stride + col]], scale), target, out + row * out_stride, col);
 }
 
-void nibbles(const std::uint8_t* packed, std::size_t n, const std::uint32_t* table, float scale, DType target, std::byte* out) {
+void nibbles(const std::uint8_t* packed, std::size_t n, const std::uint32_t* table, float scale, DType target,
+             std::byte* out) {
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint8_t code = static_cast<std::uint8_t>((packed[i / 2] >> (4 * (i % 2))) & 15u);
     store(product(table[code], scale), target, out, i);
