@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/detect.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "reference/failure.hpp"
+
+namespace weightproof::reference {
+namespace {
+
+bool starts_with(const std::string& text, const std::string& start) {
+  return text.compare(0, start.size(), start) == 0;
+}
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool match_from(const std::string& pattern, std::size_t p, const std::string& key, std::size_t k,
+                std::vector<std::string>& captures) {
+  for (; p < pattern.size(); ++p) {
+    const char c = pattern[p];
+    if (c == '#') {
+      std::size_t end = k;
+      while (end < key.size() && is_digit(key[end])) ++end;
+      if (end == k) return false;
+      captures.push_back(key.substr(k, end - k));
+      k = end;
+    } else if (c == '*') {
+      if (k == key.size()) return false;
+      captures.push_back(key.substr(k));
+      return true;
+    } else if (c == '{') {
+      const std::size_t close = pattern.find('}', p);
+      for (std::size_t word = p + 1; word <= close;) {
+        const std::size_t stop = std::min(pattern.find(',', word), close);
+        const std::string option = pattern.substr(word, stop - word);
+        if (key.compare(k, option.size(), option) == 0) {
+          const std::size_t kept = captures.size();
+          captures.push_back(option);
+          if (match_from(pattern, close + 1, key, k + option.size(), captures)) return true;
+          captures.resize(kept);
+        }
+        word = stop + 1;
+      }
+      return false;
+    } else {
+      if (k >= key.size() || key[k] != c) return false;
+      ++k;
+    }
+  }
+  return k == key.size();
+}
+
+// "layers.<digits>." right after the prefix: the keys that show how a file is spelled.
+bool is_layer_key(const std::string& key, const std::string& prefix) {
+  return starts_with(key, prefix) && matches("layers.#.*", key.substr(prefix.size()));
+}
+
+bool any_key(const std::vector<std::string>& keys, const std::string& pattern) {
+  return std::any_of(keys.begin(), keys.end(), [&](const std::string& key) { return matches(pattern, key); });
+}
+bool any_key_contains(const std::vector<std::string>& keys, const std::string& part) {
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const std::string& key) { return key.find(part) != std::string::npos; });
+}
+
+bool has_architecture(const Config& config, const std::string& name) {
+  const auto names = config.architectures();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string family_id(const Config& config, const std::vector<std::string>& keys, std::vector<std::string>& evidence) {
+  if (!config.exists()) {
+    evidence.push_back("no config: every key under its own name");
+    return "identity";
+  }
+  const std::string type = config.model_type(), inner = config.language_type();
+  evidence.push_back("model_type '" + type + "'" + (inner.empty() ? "" : ", language model_type '" + inner + "'"));
+
+  if (type == "mistral3" || type == "mistral4" || type == "ministral3") {
+    if (type == "mistral4" || inner == "mistral4") return "mistral4";
+    return type == "ministral3" ? "mistral3_fp8_causal" : "mistral3_fp8_vlm";
+  }
+  if (type == "gpt_oss") {
+    const bool has_blocks = any_key_contains(keys, "_proj_blocks");
+    evidence.push_back(has_blocks ? "keys ending _blocks" : "no keys ending _blocks");
+    return has_blocks ? "gpt_oss" : "gpt_oss_bf16";
+  }
+  if (type == "gemma4" || type == "gemma4_text") {
+    evidence.push_back(std::string("enable_moe_block is ") + (config.truth("enable_moe_block") ? "true" : "not true"));
+    return config.truth("enable_moe_block") ? "gemma4_moe" : "identity";
+  }
+  if (type == "bailing_moe" || type == "bailing_moe_v2") {
+    // The first Ling shares the model_type; only its architecture tells.
+    if (has_architecture(config, "BailingMoeForCausalLM")) {
+      evidence.push_back("architecture BailingMoeForCausalLM is another model");
+      return "identity";
+    }
+    return "ling_v2";
+  }
+  if (type == "minimax") return has_architecture(config, "MiniMaxM2ForCausalLM") ? "minimax_m2" : "identity";
+
+  static const std::map<std::string, std::string> by_type{
+      {"llama", "llama"},
+      {"qwen2", "qwen2"},
+      {"qwen3", "qwen3"},
+      {"mistral", "mistral"},
+      {"smollm3", "smollm3"},
+      {"gemma", "gemma"},
+      {"gemma3", "gemma3"},
+      {"gemma3_text", "gemma3"},
+      {"phi3", "phi3"},
+      {"mimo", "mimo"},
+      {"mixtral", "mixtral"},
+      {"minimax_m1", "minimax_m1"},
+      {"minimax_m2", "minimax_m2"},
+      {"nemotron_h", "nemotron_v3"},
+      {"qwen3_moe", "qwen3_moe"},
+      {"qwen3_next", "qwen3_next"},
+      {"qwen3_omni_moe", "qwen3_omni_moe"},
+      {"qwen3_omni_moe_thinker", "qwen3_omni_moe"},
+      {"qwen3_vl", "qwen3_vl"},
+      {"qwen3_vl_moe", "qwen3_vl_moe"},
+      {"qwen3_5", "qwen3_5"},
+      {"qwen3_5_text", "qwen3_5"},
+      {"qwen3_5_moe", "qwen3_5_moe"},
+      {"qwen3_5_moe_text", "qwen3_5_moe"},
+      {"ernie4_5", "ernie4_5"},
+      {"ernie4_5_moe", "ernie4_5_moe"},
+      {"glm4_moe", "glm4_moe"},
+      {"hy_v3", "hy_v3"},
+      {"hy_mt2", "hy_v3"},
+      {"laguna", "laguna"},
+      {"deepseek_v3", "deepseek_v3"},
+      {"kimi_linear", "kimi_linear"},
+      {"step3p5", "step3p5"},
+      {"deepseek_v4", "deepseek_v4"},
+  };
+  const auto known = by_type.find(type);
+  if (known != by_type.end()) return known->second;
+  evidence.push_back("no family has this model_type: every key under its own name");
+  return "identity";
+}
+
+std::string quantization_of(const Config& config, const std::vector<std::string>& keys,
+                            std::vector<std::string>& evidence) {
+  if (const Json* mlx = config.root().find("quantization");
+      mlx && mlx->is_object() && any_key_contains(keys, ".scales"))
+    throw Failure("QUANT_UNSUPPORTED", "MLX affine quantization (config 'quantization', tensors .scales/.biases)");
+  if (const Json* quantization = config.quantization()) {
+    const Json* method = quantization->find("quant_method");
+    const std::string name = method && method->text() ? *method->text() : "";
+    static const std::set<std::string> known{"fp8",          "mxfp4",   "compressed-tensors", "modelopt", "awq", "gptq",
+                                             "bitsandbytes", "torchao", "fbgemm_fp8"};
+    evidence.push_back("quantization_config.quant_method '" + name + "'");
+    if (known.count(name)) return name;
+    throw Failure("QUANT_UNSUPPORTED", "quant_method '" + name + "' is not known");
+  }
+  // No config: what the companion tensors name.
+  const auto any_ends = [&](const std::string& end) {
+    return std::any_of(keys.begin(), keys.end(), [&](const std::string& key) { return ends_with(key, end); });
+  };
+  const auto named = [&](const std::string& method, const std::string& why) {
+    evidence.push_back("no quantization_config; keys ending " + why);
+    return method;
+  };
+  if (any_ends("_blocks") && any_ends("_scales")) return named("mxfp4", "_blocks");
+  if (any_ends(".weight_packed")) return named("compressed-tensors", ".weight_packed");
+  if (any_ends(".weight_scale_2")) return named("modelopt", ".weight_scale_2");
+  if (any_ends(".weight.absmax") || any_ends(".SCB")) return named("bitsandbytes", ".absmax or .SCB");
+  if (any_ends(".qweight"))
+    return any_ends(".g_idx") ? named("gptq", ".g_idx") : named("awq", ".qweight without .g_idx");
+  if (any_ends("._weight_qdata")) return named("torchao", "._weight_qdata");
+  if (any_ends("_scale_inv") || any_ends("_scales_inv") || any_ends(".weight_scale"))
+    return named("fp8", "_scale_inv or _scale");
+  return "none";
+}
+
+// How routed experts of the decoder are stored. MTP layers may differ (Qwen3.5) and are not asked.
+std::string experts_of(const std::vector<std::string>& keys) {
+  bool per_expert = false, stacked = false, blocks = false;
+  for (const std::string& key : keys) {
+    const std::size_t at = key.find(".experts.");
+    if (starts_with(key, "mtp.") || key.find(".mtp") != std::string::npos) continue;
+    if (at != std::string::npos && is_digit(key[std::min(at + 9, key.size() - 1)])) per_expert = true;
+    if (ends_with(key, "_proj_blocks")) blocks = true;
+    for (const char* name : {".experts.gate_up_proj", ".experts.down_proj", ".moe.gate_up_proj", ".moe.down_proj",
+                             ".moe.gate_proj.weight", ".moe.up_proj.weight", ".moe.down_proj.weight"})
+      if (ends_with(key, name)) stacked = true;
+  }
+  if (per_expert + stacked + blocks > 1) throw Failure("EXPERTS_MIXED", "experts are stored in two layouts at once");
+  return per_expert ? "per_expert" : stacked ? "stacked" : blocks ? "mxfp4_blocks" : "none";
+}
+
+}  // namespace
+
+bool matches(const std::string& pattern, const std::string& key, std::vector<std::string>* captures) {
+  std::vector<std::string> found;
+  if (!match_from(pattern, 0, key, 0, found)) return false;
+  if (captures) *captures = std::move(found);
+  return true;
+}
+
+Spelling spelling_of(const Family& family, const std::vector<std::string>& keys) {
+  std::vector<Spelling> candidates = family.spellings;
+  if (candidates.empty()) {
+    candidates.push_back({"model.", {}});
+    candidates.push_back({"", {{"lm_head.", "lm_head."}, {"", "model."}}});
+  }
+  // Every layer key votes once, for the longest prefix that fits. Towers and MTP have prefixes of their own and do not
+  // vote.
+  std::vector<std::size_t> votes(candidates.size(), 0);
+  for (const std::string& key : keys) {
+    std::size_t best = candidates.size();
+    for (std::size_t i = 0; i < candidates.size(); ++i)
+      if (is_layer_key(key, candidates[i].name) &&
+          (best == candidates.size() || candidates[i].name.size() > candidates[best].name.size()))
+        best = i;
+    if (best < candidates.size()) ++votes[best];
+  }
+  std::size_t winner = 0, winners = 0;
+  std::string all;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (votes[i] == 0) continue;
+    winner = i;
+    ++winners;
+    all += (all.empty() ? "'" : ", '") + candidates[i].name + "' " + std::to_string(votes[i]);
+  }
+  if (winners > 1) throw Failure("NAMESPACE_MIXED", "decoder layers are spelled in two ways: " + all);
+  return candidates[winner];
+}
+
+std::string respell(const Spelling& spelling, const std::string& key) {
+  for (const auto& [from, to] : spelling.prefixes)
+    if (starts_with(key, from)) return to + key.substr(from.size());
+  return key;
+}
+
+Detection detect(const Config& config, const std::vector<std::string>& keys) {
+  Detection found;
+  found.family = family_id(config, keys, found.evidence);
+  const Family family = family_of(found.family, config);
+  if (family.takes_any_key) {
+    for (const char* prefix : {"model.language_model.", "language_model.model.", "backbone.", "model.", ""})
+      if (any_key(keys, std::string(prefix) + "layers.#.*")) {
+        found.name_space = prefix;
+        break;
+      }
+  } else {
+    found.name_space = spelling_of(family, keys).name;
+  }
+  found.quantization = quantization_of(config, keys, found.evidence);
+  found.experts = experts_of(keys);
+  return found;
+}
+
+Detection detect(const std::string& config_text, const std::vector<std::string>& keys) {
+  return detect(Config(config_text), keys);
+}
+
+}  // namespace weightproof::reference

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Families whose native names and shapes are those of the file. Only tying needs a rule.
+#include "reference/families/families_internal.hpp"
+
+namespace weightproof::reference::families {
+
+std::vector<Line> top() {
+  return {{"model.embed_tokens.weight", "", Rule::same},
+          {"model.norm.weight", "", Rule::same},
+          {"lm_head.weight", "", Rule::same}};
+}
+
+std::vector<Line> norms(const std::string& layers) {
+  return {{layers + "#.{input,post_attention}_layernorm.weight", "", Rule::same}};
+}
+
+std::vector<Line> attention(const std::string& layers) {
+  return {{layers + "#.self_attn.{q,k,v,o}_proj.{weight,bias}", "", Rule::same},
+          {layers + "#.self_attn.{q,k}_norm.weight", "", Rule::same}};
+}
+
+std::vector<Line> mlp(const std::string& layers) {
+  return {{layers + "#.mlp.{gate,up,down}_proj.{weight,bias}", "", Rule::same}};
+}
+
+std::vector<Line> operator+(std::vector<Line> left, const std::vector<Line>& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+Family dense(const std::string& id) {
+  const std::string layers = "model.layers.";
+  Family family;
+  family.id = id;
+  family.lines = top() + norms(layers) + attention(layers) + mlp(layers);
+  family.tie = id == "ernie4_5" ? Tie::tied_only : Tie::both;
+  if (id == "ernie4_5") family.dropped = {"model.mtp_*"};
+  return family;
+}
+
+Family identity() {
+  Family family;
+  family.id = "identity";
+  family.takes_any_key = true;
+  family.tie = Tie::both;
+  return family;
+}
+
+// q, k, v and their biases in one projection; gate and up in one. Kept as stored.
+Family phi3() {
+  Family family;
+  family.id = "phi3";
+  family.lines = top() + norms("model.layers.") +
+                 std::vector<Line>{{"model.layers.#.self_attn.{qkv_proj,o_proj}.{weight,bias}", "", Rule::same},
+                                   {"model.layers.#.mlp.{gate_up_proj,down_proj}.{weight,bias}", "", Rule::same}};
+  family.tie = Tie::both;
+  return family;
+}
+
+// A decoder with q, k, v biases and its own names for the layers that predict ahead; all under their own names.
+Family mimo() {
+  Family family = dense("mimo");
+  family.lines =
+      family.lines + norms("model.mtp_layers.") + attention("model.mtp_layers.") + mlp("model.mtp_layers.") +
+      std::vector<Line>{
+          {"model.mtp_layers.#.{final_layernorm,hidden_layernorm,token_layernorm,input_proj}.weight", "", Rule::same}};
+  return family;
+}
+
+// The older layout of llama and qwen2: one projection per pair or triple, rows interleaved.
+Family dense_combined() {
+  Family family = dense("dense_combined");
+  const std::string layer = "model.layers.#.";
+  family.lines =
+      top() + norms("model.layers.") +
+      std::vector<Line>{{layer + "self_attn.q_proj.{weight,bias}", layer + "self_attn.qkv_proj.{}", Rule::group_q},
+                        {layer + "self_attn.k_proj.{weight,bias}", layer + "self_attn.qkv_proj.{}", Rule::group_k},
+                        {layer + "self_attn.v_proj.{weight,bias}", layer + "self_attn.qkv_proj.{}", Rule::group_v},
+                        {layer + "self_attn.o_proj.{weight,bias}", "", Rule::same},
+                        {layer + "mlp.gate_proj.{weight,bias}", layer + "mlp.gate_up_proj.{}", Rule::alternate_gate},
+                        {layer + "mlp.up_proj.{weight,bias}", layer + "mlp.gate_up_proj.{}", Rule::alternate_up},
+                        {layer + "mlp.down_proj.{weight,bias}", "", Rule::same}};
+  return family;
+}
+
+}  // namespace weightproof::reference::families
