@@ -8,16 +8,21 @@ if(NOT WEIGHTPROOF_CUDA MATCHES "^(AUTO|ON|OFF)$")
 endif()
 
 if(NOT WEIGHTPROOF_CUDA STREQUAL "OFF" AND NOT WEIGHTPROOF_MINIMAL)
-  # A toolkit in its customary place counts even where PATH does not name it.
-  if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
-    find_program(WEIGHTPROOF_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
-    mark_as_advanced(WEIGHTPROOF_NVCC)
-    if(WEIGHTPROOF_NVCC)
-      set(CMAKE_CUDA_COMPILER "${WEIGHTPROOF_NVCC}")
+  # nvcc alone is looked for, also where PATH does not name its folder: CMake by itself would take clang for a CUDA compiler. Whether it
+  # works with the host compiler is then tried out, so that AUTO survives a toolkit that does not.
+  if(NOT DEFINED CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED ENV{CUDACXX})
+      find_program(WEIGHTPROOF_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+      mark_as_advanced(WEIGHTPROOF_NVCC)
+      if(WEIGHTPROOF_NVCC)
+        set(ENV{CUDACXX} "${WEIGHTPROOF_NVCC}")
+      endif()
+    endif()
+    if(DEFINED ENV{CUDACXX})
+      include(CheckLanguage)
+      check_language(CUDA)
     endif()
   endif()
-  include(CheckLanguage)
-  check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     # An architecture must be set before the language is enabled: "native" fails where there is no GPU, and a toolkit refuses
     # the ones it does not know, so the default list is cut to what this one offers.

@@ -11,6 +11,7 @@ int main() {
   if (!dtype || weightproof::bits_of(*dtype) != 16) return 1;
   const auto code = weightproof::error_code_from_string("HEADER_TOO_SMALL");
   if (!code || weightproof::check_of(*code).empty()) return 1;
-  std::printf("consumer: %s has %u bits\n", std::string(weightproof::name_of(*dtype)).c_str(), weightproof::bits_of(*dtype));
+  std::printf("consumer: %s has %u bits\n", std::string(weightproof::name_of(*dtype)).c_str(),
+              weightproof::bits_of(*dtype));
   return 0;
 }

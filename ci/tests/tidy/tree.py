@@ -6,7 +6,7 @@ from pathlib import Path
 
 SKIPPED_FOLDERS = {".git", ".cache", ".venv", "build", "reports-out", "__pycache__", "node_modules"}
 CPP_SUFFIXES = (".cpp", ".hpp", ".cu", ".cuh", ".h", ".def", ".inc")
-SCRIPT_SUFFIXES = (".py", ".sh", ".cmake")
+SCRIPT_SUFFIXES = (".py", ".sh", ".cmake", ".yml", ".yaml")
 ROOMS = ("loader", "reference", "adapters", "fixtures", "suites", "reports", "ci")
 
 
@@ -54,7 +54,7 @@ class Tree:
         return [p for p in self.paths if p.endswith(CPP_SUFFIXES) and p.split("/")[0] in ROOMS]
 
     def is_script(self, path):
-        """Python, shell and CMake sources, by suffix or by their first line."""
+        """Python, shell, CMake and pipeline sources, by suffix or by their first line."""
         name = path.rsplit("/", 1)[-1]
         if path.endswith(SCRIPT_SUFFIXES) or name == "CMakeLists.txt":
             return True
