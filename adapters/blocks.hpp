@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that many families share. Each states its tensors relative to the open scope; names and shapes of the stored
+// side are those of published checkpoints, outermost extent first.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "adapters/describer.hpp"
+#include "adapters/family.hpp"
+#include "adapters/fields.hpp"
+#include "adapters/names.hpp"
+
+namespace weightproof::adapters {
+
+enum class QkNorm : std::uint8_t {
+  none,
+  per_head,  ///< [head_dim]
+  flattened  ///< [heads * head_dim] and [kv_heads * head_dim]
+};
+
+/// Query, key, value and output projections: q [heads * head_dim, hidden] and so on.
+struct Attention {
+  std::uint64_t hidden = 0;
+  std::uint64_t heads = 0;
+  std::uint64_t kv_heads = 0;
+  std::uint64_t head_dim = 0;
+  bool has_qkv_bias = false;
+  bool has_o_bias = false;
+  QkNorm norm = QkNorm::none;
+  bool is_gated = false;  ///< q holds, head by head, the query's rows and then the gate's
+};
+/// hidden_size, num_attention_heads, num_key_value_heads (default: as many as heads), head_dim (default: hidden / heads).
+Attention read_attention(const Fields& fields);
+/// Biases of all four projections by one flag.
+Attention read_attention(const Fields& fields, bool has_bias, QkNorm norm);
+void attention(Describer& d, const Attention& spec, std::string_view scope = "self_attn.");
+
+/// gate_proj, up_proj [width, hidden], down_proj [hidden, width] under one name on each side.
+void gated_mlp(Describer& d, std::string_view stored, std::string_view native, std::uint64_t hidden,
+               std::uint64_t width, bool has_bias = false);
+inline void gated_mlp(Describer& d, std::uint64_t hidden, std::uint64_t width, bool has_bias = false) {
+  gated_mlp(d, "mlp.", "mlp.", hidden, width, has_bias);
+}
+
+/// input_layernorm and post_attention_layernorm [hidden].
+void layer_norms(Describer& d, std::uint64_t hidden);
+
+/// Embedding and output head. Where the form is tied the stored head is an alias of the embedding that may be absent.
+struct Embedding {
+  std::uint64_t vocab = 0;
+  std::uint64_t hidden = 0;
+  std::string_view stored = "model.embed_tokens.weight";
+  std::string_view native = "model.embed_tokens.weight";
+  std::string_view stored_head = "lm_head.weight";
+  std::string_view native_head = "lm_head.weight";
+};
+/// Keys in full: call it outside any scope.
+void embedding_and_head(Describer& d, const Embedding& spec);
+/// The same with the names of a namespace: <prefix>embed_tokens.weight and the namespace's head.
+void embedding_and_head(Describer& d, const NameSpace& name_space, std::uint64_t vocab, std::uint64_t hidden,
+                        std::string_view native_prefix = "model.", std::string_view native_head = "lm_head.weight");
+
+/// Stored layers from `first` on are not loaded: MTP layers beside a decoder, or a model cut short.
+void drop_layers_from(Describer& d, std::string_view layers_prefix, std::uint64_t first, std::string_view reason);
+
+/// A dense decoder of the Llama kind: what is its own is said by the two specs.
+struct DenseDecoder {
+  Attention attention;
+  std::uint64_t mlp_width = 0;
+  bool has_mlp_bias = false;
+};
+Schema dense_decoder(const Family& family, const ConfigValue& config, const Form& form, const DenseDecoder& spec);
+
+/// The config fields a dense decoder cannot do without.
+extern const std::span<const std::string_view> k_dense_required;
+
+}  // namespace weightproof::adapters

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "adapters/describer.hpp"
+
+#include <array>
+#include <charconv>
+
+#include "adapters/family.hpp"
+#include "adapters/names.hpp"
+#include "loader/core/error.hpp"
+
+namespace weightproof::adapters {
+namespace {
+
+struct GeneralDrop {
+  std::string_view pattern;
+  std::string_view reason;
+};
+// Keys that own no parameter in any family.
+constexpr std::array k_general_drops = {
+    GeneralDrop{"*.rotary_emb.inv_freq", "rotary frequencies are recomputed from the config"},
+    GeneralDrop{"*.rotary_emb.cos_cached", "a rotary cache is recomputed from the config"},
+    GeneralDrop{"*.rotary_emb.sin_cached", "a rotary cache is recomputed from the config"},
+    GeneralDrop{"*_inv_freq", "rotary frequencies are recomputed from the config"},
+    GeneralDrop{"*.embed_scale", "a constant of the architecture, recomputed from the config"},
+    GeneralDrop{"*.root_size", "a constant of the architecture, recomputed from the config"},
+    GeneralDrop{"*_extra_state", "runtime state of a module, no weight"},
+    GeneralDrop{"*.k_scale", "a scale of the key cache at inference, no weight"},
+    GeneralDrop{"*.v_scale", "a scale of the value cache at inference, no weight"},
+    GeneralDrop{"*activation_scale", "a scale of activations at inference, no weight"},
+    GeneralDrop{"*.input_scale", "a scale of activations at inference, no weight"},
+};
+
+}  // namespace
+
+Describer::Describer(const Family& family, const ConfigValue& config, const Form& form)
+    : form_(form), builder_(std::string(family.name)) {
+  for (const GeneralDrop& drop : k_general_drops) builder_.drop(std::string(drop.pattern), std::string(drop.reason));
+  std::string taken = tie_default_text(family, config, form.is_tied);
+  if (!taken.empty()) builder_.defaulted(std::move(taken));
+}
+
+std::string_view Describer::stored_key(std::string_view name) {
+  stored_.resize(stored_prefix_);
+  return stored_.append(name);
+}
+
+std::string_view Describer::native_key(std::string_view name) {
+  native_.resize(native_prefix_);
+  return native_.append(name);
+}
+
+void Describer::check(const Shape& shape, std::string_view key) {
+  if (!element_count(shape)) {
+    ErrorFacts facts;
+    facts.file = "config.json";
+    facts.keys = {std::string(key)};
+    facts.actual = to_string(shape);
+    facts.expected = "a number of elements below 2^64";
+    throw Error(ErrorCode::config_invalid, "the config gives a tensor that cannot exist", std::move(facts));
+  }
+  if (++tensors_ > k_described_max) {
+    ErrorFacts facts;
+    facts.file = "config.json";
+    facts.keys = {std::string(key)};
+    facts.expected = "at most " + std::to_string(k_described_max) + " tensors";
+    throw Error(ErrorCode::limit_exceeded, "the config asks for more tensors than a checkpoint may have",
+                std::move(facts));
+  }
+}
+
+StoredId Describer::stored(std::string_view name, const Shape& shape, DTypeRule rule, DType fixed) {
+  const std::string_view key = stored_key(name);
+  check(shape, key);
+  return builder_.stored(key, shape, rule, layer_, fixed);
+}
+
+NativeId Describer::native(std::string_view name, const Shape& shape, DTypeRule rule, DType fixed) {
+  const std::string_view key = native_key(name);
+  check(shape, key);
+  return builder_.native(key, shape, rule, layer_, fixed);
+}
+
+void Describer::moved(std::string_view stored_name, std::string_view native_name, const Shape& shape, DTypeRule rule) {
+  const std::string_view from = stored_key(stored_name);
+  check(shape, from);
+  builder_.rename(from, native_key(native_name), shape, rule, layer_);
+}
+
+void Describer::linear(std::string_view stored_module, std::string_view native_module, std::uint64_t out,
+                       std::uint64_t in, bool has_bias) {
+  native_name_.assign(native_module).append(".weight");
+  const StoredId weight = stored_linear(stored_module, out, in);
+  const NativeId native_weight = native(native_name_, {out, in});
+  builder_.bind(weight, native_weight, builder_.whole(native_weight));
+  if (!has_bias) return;
+  stored_name_.assign(stored_module).append(".bias");
+  native_name_.assign(native_module).append(".bias");
+  moved(stored_name_, native_name_, {out});
+}
+
+StoredId Describer::stored_linear(std::string_view module, std::uint64_t out, std::uint64_t in) {
+  stored_name_.assign(module).append(".weight");
+  return stored(stored_name_, {out, in});
+}
+
+Scope::Scope(Describer& describer, std::string_view stored, std::string_view native)
+    : describer_(describer),
+      stored_prefix_(describer.stored_prefix_),
+      native_prefix_(describer.native_prefix_),
+      layer_(describer.layer_) {
+  describer.stored_key(stored);
+  describer.native_key(native);
+  describer.stored_prefix_ = describer.stored_.size();
+  describer.native_prefix_ = describer.native_.size();
+}
+
+Scope::Scope(Describer& describer, std::string_view stored, std::string_view native, std::uint64_t index)
+    : Scope(describer, stored, native) {
+  char digits[24];
+  char* end = std::to_chars(digits, digits + sizeof(digits) - 1, index).ptr;
+  *end++ = '.';
+  const std::string_view text(digits, static_cast<std::size_t>(end - digits));
+  describer.stored_.append(text);
+  describer.native_.append(text);
+  describer.stored_prefix_ = describer.stored_.size();
+  describer.native_prefix_ = describer.native_.size();
+}
+
+Scope::~Scope() {
+  describer_.stored_prefix_ = stored_prefix_;
+  describer_.native_prefix_ = native_prefix_;
+  describer_.layer_ = layer_;
+}
+
+LayerScope::LayerScope(Describer& describer, std::uint64_t index, std::string_view both)
+    : Scope(describer, both, both, index) {
+  describer.layer_ = static_cast<std::uint32_t>(index);
+}
+
+}  // namespace weightproof::adapters

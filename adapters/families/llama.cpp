@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Llama 2 and 3. Native names and shapes are the stored ones. Biases only by attention_bias and mlp_bias.
+#include <array>
+
+#include "adapters/blocks.hpp"
+#include "adapters/families/families.hpp"
+
+namespace weightproof::adapters {
+namespace {
+
+constexpr std::array<std::string_view, 1> k_model_types = {"llama"};
+constexpr std::array<std::string_view, 1> k_architectures = {"LlamaForCausalLM"};
+
+Form find_form(const ConfigValue& config, const Catalog& catalog) { return find_plain_form(k_llama, config, catalog); }
+
+Schema describe(const ConfigValue& config, const Form& form, ExpertStorage) {
+  const Fields fields(config);
+  DenseDecoder spec;
+  spec.attention = read_attention(fields, fields.flag("attention_bias"), QkNorm::none);
+  spec.mlp_width = fields.count("intermediate_size");
+  spec.has_mlp_bias = fields.flag("mlp_bias");
+  return dense_decoder(k_llama, config, form, spec);
+}
+
+}  // namespace
+
+const Family k_llama = {
+    .name = "llama",
+    .title = "Llama 2 and 3, dense",
+    .model_types = k_model_types,
+    .architectures = k_architectures,
+    .required = k_dense_required,
+    .tied_by_default = false,
+    .find_form = find_form,
+    .describe = describe,
+};
+
+}  // namespace weightproof::adapters

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen 2 and 2.5, dense. Query, key and value projections always have a bias, the output projection never. Where the
+// tie flag is absent published loaders disagree about its default: the stored head decides.
+#include <array>
+
+#include "adapters/blocks.hpp"
+#include "adapters/families/families.hpp"
+
+namespace weightproof::adapters {
+namespace {
+
+constexpr std::array<std::string_view, 1> k_model_types = {"qwen2"};
+constexpr std::array<std::string_view, 1> k_architectures = {"Qwen2ForCausalLM"};
+
+Form find_form(const ConfigValue& config, const Catalog& catalog) { return find_plain_form(k_qwen2, config, catalog); }
+
+Schema describe(const ConfigValue& config, const Form& form, ExpertStorage) {
+  const Fields fields(config);
+  DenseDecoder spec;
+  spec.attention = read_attention(fields);
+  spec.attention.has_qkv_bias = true;
+  spec.mlp_width = fields.count("intermediate_size");
+  return dense_decoder(k_qwen2, config, form, spec);
+}
+
+bool matches_keys(const KeyPatterns& patterns) {
+  return patterns.has_layer_key("self_attn.q_proj.bias") && patterns.has_layer_key("mlp.gate_proj.weight") &&
+         !patterns.has_layer_key("self_attn.o_proj.bias") && !patterns.has_layer_key("self_attn.q_norm.weight") &&
+         !patterns.has_layer_key("mlp.gate.weight");
+}
+
+}  // namespace
+
+const Family k_qwen2 = {
+    .name = "qwen2",
+    .title = "Qwen 2 and 2.5, dense",
+    .model_types = k_model_types,
+    .architectures = k_architectures,
+    .required = k_dense_required,
+    .tied_by_default = std::nullopt,
+    .matches_keys = matches_keys,
+    .find_form = find_form,
+    .describe = describe,
+};
+
+}  // namespace weightproof::adapters
