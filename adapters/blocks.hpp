@@ -31,7 +31,8 @@ struct Attention {
   QkNorm norm = QkNorm::none;
   bool is_gated = false;  ///< q holds, head by head, the query's rows and then the gate's
 };
-/// hidden_size, num_attention_heads, num_key_value_heads (default: as many as heads), head_dim (default: hidden / heads).
+/// hidden_size, num_attention_heads, num_key_value_heads (default: as many as heads), head_dim (default: hidden /
+/// heads).
 Attention read_attention(const Fields& fields);
 /// Biases of all four projections by one flag.
 Attention read_attention(const Fields& fields, bool has_bias, QkNorm norm);

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "loader/core/config.hpp"
 #include "loader/core/form.hpp"
 #include "loader/core/schema.hpp"
 

@@ -112,7 +112,8 @@ void find_by_keys(const Catalog& catalog, Detection& detection) {
     detection.family = found;
     detection.evidence = "key patterns";
   } else if (detection.evidence.empty()) {
-    detection.evidence = matches == 0 ? "no config.json, and the keys show no family" : "no config.json, and the keys fit several families";
+    detection.evidence = matches == 0 ? "no config.json, and the keys show no family"
+                                      : "no config.json, and the keys fit several families";
   }
 }
 
@@ -135,7 +136,8 @@ Detection detect(const ConfigValue* config, const Catalog& catalog, std::string_
   const std::string root =
       detection.family->config_root.empty() ? std::string() : std::string(detection.family->config_root) + ".";
   if (config == nullptr) {
-    for (const std::string_view name : detection.family->required) detection.missing_fields.push_back(root + std::string(name));
+    for (const std::string_view name : detection.family->required)
+      detection.missing_fields.push_back(root + std::string(name));
     return detection;
   }
   const Fields fields(*config, detection.family->config_root);

@@ -69,8 +69,8 @@ const NameSpace& find_name_space(const Catalog& catalog, std::span<const NameSpa
     ErrorFacts facts;
     facts.keys = {std::string(examples[winner]), std::string(examples[i])};
     facts.expected = "one namespace in all names";
-    facts.actual = std::to_string(votes[winner]) + " keys under '" + std::string(name_spaces[winner].prefix) + "' and " +
-                   std::to_string(votes[i]) + " under '" + std::string(name_spaces[i].prefix) + "'";
+    facts.actual = std::to_string(votes[winner]) + " keys under '" + std::string(name_spaces[winner].prefix) +
+                   "' and " + std::to_string(votes[i]) + " under '" + std::string(name_spaces[i].prefix) + "'";
     facts.hint = "two exports were mixed: keep the files of one of them";
     throw Error(ErrorCode::namespace_mixed, "the checkpoint's names use two namespaces at once", std::move(facts));
   }

@@ -148,8 +148,8 @@ std::string from_names(const Catalog& catalog) {
 
 const ConfigValue* quantization_config(const ConfigValue& config) {
   constexpr std::array<std::string_view, 6> places = {
-      "quantization_config",           "text_config.quantization_config", "llm_config.quantization_config",
-      "quantization",                  "text_config.quantization",        "compression_config"};
+      "quantization_config", "text_config.quantization_config", "llm_config.quantization_config",
+      "quantization",        "text_config.quantization",        "compression_config"};
   for (const std::string_view place : places) {
     const ConfigValue* found = config.find(place);
     if (found != nullptr && found->is_object()) return found;
@@ -171,7 +171,8 @@ std::string recognise_quantization(const ConfigValue* config, const Catalog& cat
 Companion companion_of(std::string_view key) {
   for (const Ending& ending : k_endings) {
     if (!key.ends_with(ending.suffix) || key.size() == ending.suffix.size()) continue;
-    return {ending.role, std::string(key.substr(0, key.size() - ending.suffix.size())) + std::string(ending.weight_suffix)};
+    return {ending.role,
+            std::string(key.substr(0, key.size() - ending.suffix.size())) + std::string(ending.weight_suffix)};
   }
   return {};
 }

@@ -11,7 +11,9 @@ namespace {
 constexpr std::array<std::string_view, 1> k_model_types = {"mistral"};
 constexpr std::array<std::string_view, 1> k_architectures = {"MistralForCausalLM"};
 
-Form find_form(const ConfigValue& config, const Catalog& catalog) { return find_plain_form(k_mistral, config, catalog); }
+Form find_form(const ConfigValue& config, const Catalog& catalog) {
+  return find_plain_form(k_mistral, config, catalog);
+}
 
 Schema describe(const ConfigValue& config, const Form& form, ExpertStorage) {
   const Fields fields(config);

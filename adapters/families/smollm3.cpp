@@ -11,7 +11,9 @@ namespace {
 constexpr std::array<std::string_view, 1> k_model_types = {"smollm3"};
 constexpr std::array<std::string_view, 1> k_architectures = {"SmolLM3ForCausalLM"};
 
-Form find_form(const ConfigValue& config, const Catalog& catalog) { return find_plain_form(k_smollm3, config, catalog); }
+Form find_form(const ConfigValue& config, const Catalog& catalog) {
+  return find_plain_form(k_smollm3, config, catalog);
+}
 
 Schema describe(const ConfigValue& config, const Form& form, ExpertStorage) {
   const Fields fields(config);

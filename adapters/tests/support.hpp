@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of this room share: catalogs from key lists and index files, expected keys, totals, and the tiling
+// proof of a whole schema.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/family.hpp"
+#include "loader/core/error.hpp"
+#include "loader/core/tiling.hpp"
+
+namespace weightproof::adapters::testing {
+
+inline Catalog catalog_of(const std::vector<std::string>& keys) {
+  CatalogBuilder builder;
+  builder.add_file("model.safetensors");
+  for (const std::string& key : keys) {
+    StoredTensor tensor;
+    tensor.key = key;
+    builder.add_copy(tensor);
+  }
+  return std::move(builder).finish();
+}
+
+inline ConfigValue config_of(std::string_view json) { return ConfigValue::parse(json, "config.json"); }
+
+inline std::filesystem::path shared_dir() {
+  const char* dir = std::getenv("WEIGHTPROOF_SHARED_DIR");
+  return dir == nullptr ? std::filesystem::path() : std::filesystem::path(dir);
+}
+
+inline std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Metadata of a real model: keys and total_size of its index, and its config where it has one.
+struct RealModel {
+  Catalog catalog;
+  std::optional<ConfigValue> config;
+  std::uint64_t total_size = 0;
+};
+
+/// Nothing where the data is not here.
+inline std::optional<RealModel> real_model(const std::string& name) {
+  const std::filesystem::path folder = shared_dir() / "data" / name;
+  if (shared_dir().empty() || !std::filesystem::exists(folder / "model.safetensors.index.json")) return std::nullopt;
+  RealModel model;
+  const ConfigValue index = ConfigValue::parse(read_text(folder / "model.safetensors.index.json"), "index");
+  CatalogBuilder builder;
+  builder.add_file("model.safetensors");
+  for (const auto& [key, file] : index.find("weight_map")->members()) {
+    StoredTensor tensor;
+    tensor.key = key;
+    builder.add_copy(tensor);
+  }
+  model.catalog = std::move(builder).finish();
+  if (const ConfigValue* total = index.find("metadata.total_size")) {
+    model.total_size = static_cast<std::uint64_t>(total->as_integer().value_or(0));
+  }
+  if (std::filesystem::exists(folder / "config.json")) {
+    model.config = ConfigValue::parse(read_text(folder / "config.json"), "config.json");
+  }
+  return model;
+}
+
+/// '*' any run, '?' one character.
+inline bool matches(std::string_view pattern, std::string_view text) {
+  if (pattern.empty()) return text.empty();
+  if (pattern.front() == '*') {
+    for (std::size_t i = 0; i <= text.size(); ++i) {
+      if (matches(pattern.substr(1), text.substr(i))) return true;
+    }
+    return false;
+  }
+  return !text.empty() && (pattern.front() == '?' || pattern.front() == text.front()) &&
+         matches(pattern.substr(1), text.substr(1));
+}
+
+struct Coverage {
+  std::vector<std::string> missing;
+  std::vector<std::string> unexpected;
+  std::map<std::string, std::size_t> dropped;  ///< per pattern
+  std::map<std::string, std::size_t> passed;   ///< per prefix
+};
+
+inline Coverage cover(const Schema& schema, const Catalog& catalog) {
+  Coverage coverage;
+  for (const LogicalTensor& tensor : schema.stored_tensors()) {
+    if (!tensor.is_optional && catalog.find(tensor.key) == nullptr) coverage.missing.emplace_back(tensor.key);
+  }
+  for (const StoredTensor& tensor : catalog.tensors()) {
+    if (schema.find_stored(tensor.key) != k_no_id) continue;
+    bool is_known = false;
+    for (const Passthrough& passthrough : schema.passthroughs()) {
+      if (!tensor.key.starts_with(passthrough.prefix)) continue;
+      ++coverage.passed[passthrough.prefix];
+      is_known = true;
+      break;
+    }
+    for (const Drop& drop : schema.drops()) {
+      if (is_known || !matches(drop.pattern, tensor.key)) continue;
+      ++coverage.dropped[drop.pattern];
+      is_known = true;
+    }
+    if (!is_known) coverage.unexpected.emplace_back(tensor.key);
+  }
+  return coverage;
+}
+
+/// Bytes of the stored side where floating tensors follow `weight` and FP32 state is F32.
+inline std::uint64_t stored_bytes(const Schema& schema, DType weight = DType::bf16) {
+  std::uint64_t total = 0;
+  for (const LogicalTensor& tensor : schema.stored_tensors()) {
+    if (tensor.is_optional) continue;
+    DType dtype = weight;
+    if (tensor.dtype_rule == DTypeRule::f32_state) dtype = DType::f32;
+    if (tensor.dtype_rule == DTypeRule::fixed) dtype = tensor.dtype;
+    total += byte_count(schema.shape_of(tensor), dtype).value();
+  }
+  return total;
+}
+
+/// Every native tensor is covered once by primaries and constants; every stored tensor is read once by primaries.
+inline void expect_exact(const Schema& schema) {
+  std::vector<std::vector<View>> native(schema.native_tensors().size());
+  std::vector<std::vector<View>> stored(schema.stored_tensors().size());
+  std::set<StoredId> aliases;
+  for (const Binding& binding : schema.bindings()) {
+    if (binding.kind == BindingKind::alias) {
+      aliases.insert(binding.stored);
+      continue;
+    }
+    native[binding.native].push_back(schema.native_view(binding));
+    if (binding.kind == BindingKind::primary) stored[binding.stored].push_back(schema.stored_view(binding));
+  }
+  const TilingOptions no_bitmap{0};
+  for (std::size_t i = 0; i < native.size(); ++i) {
+    const NativeTensor& tensor = schema.native_tensors()[i];
+    const TilingVerdict verdict = prove_tiling(schema.shape_of(tensor), native[i], no_bitmap);
+    EXPECT_EQ(verdict.tiling, Tiling::exact)
+        << schema.family() << " native " << tensor.key << ": " << to_string(verdict.tiling) << " " << verdict.reason;
+  }
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const LogicalTensor& tensor = schema.stored_tensors()[i];
+    if (aliases.count(static_cast<StoredId>(i)) != 0) continue;
+    const TilingVerdict verdict = prove_tiling(schema.shape_of(tensor), stored[i], no_bitmap);
+    EXPECT_EQ(verdict.tiling, Tiling::exact)
+        << schema.family() << " stored " << tensor.key << ": " << to_string(verdict.tiling) << " " << verdict.reason;
+  }
+}
+
+/// The code with which `action` fails, or nothing.
+template <typename Action>
+std::optional<Error> error_of(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+inline Schema describe(const ConfigValue& config, const Catalog& catalog, std::string_view forced = {},
+                       ExpertStorage storage = ExpertStorage::grouped) {
+  const Detection detection = detect(&config, catalog, forced);
+  EXPECT_NE(detection.family, nullptr) << detection.evidence;
+  if (detection.family == nullptr) return SchemaBuilder("none").finish();
+  return detection.family->describe(config, detection.family->find_form(config, catalog), storage);
+}
+
+}  // namespace weightproof::adapters::testing
