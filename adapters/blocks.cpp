@@ -96,7 +96,7 @@ Schema dense_decoder(const Family& family, const ConfigValue& config, const Form
   const NameSpace& name_space = name_space_of(form, k_text_name_spaces);
   Describer d(family, config, form);
   const std::uint64_t hidden = spec.attention.hidden;
-  const std::uint64_t layers = fields.count("num_hidden_layers");
+  const std::uint64_t layers = fields.layers();
   embedding_and_head(d, name_space, fields.count("vocab_size"), hidden);
   const Scope model(d, name_space.prefix, "model.");
   for (std::uint64_t l = 0; l < layers; ++l) {

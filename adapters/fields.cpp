@@ -56,6 +56,17 @@ std::uint64_t Fields::count(std::string_view name, std::uint64_t when_absent) co
   return value == nullptr ? when_absent : to_count(name, *value);
 }
 
+std::uint64_t Fields::layers(std::string_view name) const {
+  const std::uint64_t layers = count(name);
+  if (layers <= k_layers_max) return layers;
+  ErrorFacts facts;
+  facts.file = "config.json";
+  facts.expected = "at most " + std::to_string(k_layers_max);
+  facts.actual = std::to_string(layers);
+  throw Error(ErrorCode::limit_exceeded, "config field " + std::string(name) + " is larger than any model",
+              std::move(facts));
+}
+
 bool Fields::flag(std::string_view name, bool when_absent) const {
   const ConfigValue* value = find(name);
   if (value == nullptr) return when_absent;

@@ -15,6 +15,7 @@ namespace weightproof::adapters {
 class Fields {
  public:
   static constexpr std::uint64_t k_count_max = 1u << 28;  ///< hidden sizes, vocabularies, heads, experts
+  static constexpr std::uint64_t k_layers_max = 4096;
 
   explicit Fields(const ConfigValue& config, std::string_view root = {});
 
@@ -24,6 +25,8 @@ class Fields {
   /// A number from 0 to k_count_max. Throws Error(config_invalid) when absent, negative, fractional or larger.
   std::uint64_t count(std::string_view name) const;
   std::uint64_t count(std::string_view name, std::uint64_t when_absent) const;
+  /// num_hidden_layers, at most k_layers_max. Throws Error(limit_exceeded) beyond.
+  std::uint64_t layers(std::string_view name = "num_hidden_layers") const;
   bool flag(std::string_view name, bool when_absent = false) const;
   /// Empty when absent.
   std::string_view text(std::string_view name) const;

@@ -67,8 +67,8 @@ INSTANTIATE_TEST_SUITE_P(Models, RealDense,
                                            Expected{"devstral-small-2507", "mistral", 363, 47144806400, false, false},
                                            Expected{"gemma-2b-tied", "gemma", 164, 5012344832, true, true},
                                            Expected{"qwen3-1.7b-mlx", "qwen3", 310, 3441149952, true, false}),
-                         [](const auto& info) {
-                           std::string name = info.param.family;
+                         [](const auto& row) {
+                           std::string name = row.param.family;
                            return name;
                          });
 

@@ -135,6 +135,15 @@ inline std::uint64_t stored_bytes(const Schema& schema, DType weight = DType::bf
   return total;
 }
 
+inline void expect_tiled(const Schema& schema, std::string_view side, std::string_view key, const Shape& shape,
+                         const std::vector<View>& views) {
+  if (views.size() == 1 && views[0] == View::whole(shape)) return;
+  const TilingVerdict verdict = prove_tiling(shape, views, TilingOptions{0});
+  EXPECT_EQ(verdict.tiling, Tiling::exact)
+      << schema.family() << " " << side << " " << key << ": " << to_string(verdict.tiling) << " at "
+      << to_string(verdict.coordinate) << " " << verdict.reason;
+}
+
 /// Every native tensor is covered once by primaries and constants; every stored tensor is read once by primaries.
 inline void expect_exact(const Schema& schema) {
   std::vector<std::vector<View>> native(schema.native_tensors().size());
@@ -148,19 +157,14 @@ inline void expect_exact(const Schema& schema) {
     native[binding.native].push_back(schema.native_view(binding));
     if (binding.kind == BindingKind::primary) stored[binding.stored].push_back(schema.stored_view(binding));
   }
-  const TilingOptions no_bitmap{0};
   for (std::size_t i = 0; i < native.size(); ++i) {
     const NativeTensor& tensor = schema.native_tensors()[i];
-    const TilingVerdict verdict = prove_tiling(schema.shape_of(tensor), native[i], no_bitmap);
-    EXPECT_EQ(verdict.tiling, Tiling::exact)
-        << schema.family() << " native " << tensor.key << ": " << to_string(verdict.tiling) << " " << verdict.reason;
+    expect_tiled(schema, "native", tensor.key, schema.shape_of(tensor), native[i]);
   }
   for (std::size_t i = 0; i < stored.size(); ++i) {
     const LogicalTensor& tensor = schema.stored_tensors()[i];
     if (aliases.count(static_cast<StoredId>(i)) != 0) continue;
-    const TilingVerdict verdict = prove_tiling(schema.shape_of(tensor), stored[i], no_bitmap);
-    EXPECT_EQ(verdict.tiling, Tiling::exact)
-        << schema.family() << " stored " << tensor.key << ": " << to_string(verdict.tiling) << " " << verdict.reason;
+    expect_tiled(schema, "stored", tensor.key, schema.shape_of(tensor), stored[i]);
   }
 }
 
