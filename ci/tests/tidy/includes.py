@@ -16,7 +16,8 @@ ARROWS = {
     # The headers for users: they gather the rooms below them.
     "loader/include": (("loader",), ("std",)),
     "adapters": (("loader/core",), ("std",)),
-    "reference": ((), ("std", "eigen", "json")),
+    # The operating system's own headers stand beside the standard library where files are read.
+    "reference": ((), ("std", "posix", "eigen", "json")),
     "fixtures": ((), ("std", "posix", "json")),
     "reports": ((), ("std", "json")),
     "suites": (ROOMS, ("std", "posix", "simd", "cuda", "json", "eigen", "tool", "test")),
