@@ -199,4 +199,45 @@ WEIGHTPROOF_HD std::uint8_t f32_bits_to_e2m1(std::uint32_t bits) {
   return static_cast<std::uint8_t>(sign | (code > 7u ? 7u : code));
 }
 
+/// F32 -> FNUZ twins: NaN and, unless saturating, overflow become 80; whatever rounds to zero is 00.
+WEIGHTPROOF_HD std::uint8_t f32_bits_to_fnuz(std::uint32_t bits, int mantissa_bits, int bias, bool saturate) {
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return 0x80u;
+  const std::uint8_t sign = static_cast<std::uint8_t>((bits >> 24) & 0x80u);
+  const std::uint8_t over = saturate ? static_cast<std::uint8_t>(sign | 0x7fu) : std::uint8_t{0x80u};
+  if (magnitude == 0x7f800000u) return over;
+  const std::uint32_t code = round_small(magnitude, mantissa_bits, bias);
+  if (code > 0x7fu) return over;
+  return code == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(sign | code);
+}
+WEIGHTPROOF_HD std::uint8_t f32_bits_to_e4m3fnuz(std::uint32_t bits, bool saturate) {
+  return f32_bits_to_fnuz(bits, 3, 8, saturate);
+}
+WEIGHTPROOF_HD std::uint8_t f32_bits_to_e5m2fnuz(std::uint32_t bits, bool saturate) {
+  return f32_bits_to_fnuz(bits, 2, 16, saturate);
+}
+
+/// F32 -> E8M0, nearest power of two by the exponent and mantissa fields, sign ignored; infinity and NaN are 255.
+WEIGHTPROOF_HD std::uint8_t f32_bits_to_e8m0_nearest(std::uint32_t bits) {
+  const std::uint32_t exponent = (bits >> 23) & 0xffu;
+  const std::uint32_t mantissa = bits & 0x7fffffu;
+  if (exponent == 255u) return 255u;
+  const bool up = mantissa > 0x400000u || (mantissa == 0x400000u && exponent > 0);
+  return static_cast<std::uint8_t>(exponent + (up ? 1u : 0u));
+}
+
+/// F32 -> six-bit MX elements, always saturating; the caller refuses NaN.
+WEIGHTPROOF_HD std::uint8_t f32_bits_to_e2m3(std::uint32_t bits) {
+  const std::uint8_t sign = static_cast<std::uint8_t>((bits >> 26) & 0x20u);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  const std::uint32_t code = magnitude >= 0x7f800000u ? 0x1fu : round_small(magnitude, 3, 1);
+  return static_cast<std::uint8_t>(sign | (code > 0x1fu ? 0x1fu : code));
+}
+WEIGHTPROOF_HD std::uint8_t f32_bits_to_e3m2(std::uint32_t bits) {
+  const std::uint8_t sign = static_cast<std::uint8_t>((bits >> 26) & 0x20u);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  const std::uint32_t code = magnitude >= 0x7f800000u ? 0x1fu : round_small(magnitude, 2, 3);
+  return static_cast<std::uint8_t>(sign | (code > 0x1fu ? 0x1fu : code));
+}
+
 }  // namespace weightproof::codec
