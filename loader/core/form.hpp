@@ -20,6 +20,8 @@ struct Form {
   bool is_tied = false;       ///< head and embedding are one tensor
   bool has_stored_head = true;
   bool has_mtp = false;  ///< multi-token-prediction tensors are stored
+  /// Decoder layers whose keys are stored, where they may be more than the config's; 0 where nobody asked.
+  std::uint64_t stored_layers = 0;
   friend bool operator==(const Form&, const Form&) = default;
 };
 

@@ -129,6 +129,31 @@ void SchemaBuilder::optional(StoredId stored, std::string_view rule_when_absent)
   schema_.stored_[stored].absent_rule = intern_rule(rule_when_absent);
 }
 
+void SchemaBuilder::code(StoredId stored, std::string_view scheme, std::span<const Part> parts,
+                         std::uint64_t block_rows, std::uint64_t block_cols) {
+  if (stored >= schema_.stored_.size()) misuse(schema_.family_, "", "code() of an unknown stored tensor");
+  LogicalTensor& tensor = schema_.stored_[stored];
+  if (tensor.coding != k_no_id || parts.empty()) misuse(schema_.family_, tensor.key, "coded twice, or without parts");
+  Coding coding;
+  coding.scheme = intern_rule(scheme);
+  coding.first_part = static_cast<std::uint32_t>(schema_.parts_.size());
+  coding.part_count = static_cast<std::uint32_t>(parts.size());
+  coding.block_rows = block_rows;
+  coding.block_cols = block_cols;
+  for (const Part& part : parts) {
+    CodedPart row;
+    row.role = part.role;  // roles are texts of the program
+    row.key = part.key == tensor.key ? tensor.key : intern_key(part.key);
+    row.shape = intern_layout(View::whole(part.shape).layout());
+    row.dtype_rule = part.dtype_rule;
+    row.dtype = part.dtype;
+    row.is_optional = part.is_optional;
+    schema_.parts_.push_back(row);
+  }
+  tensor.coding = static_cast<std::uint32_t>(schema_.codings_.size());
+  schema_.codings_.push_back(coding);
+}
+
 View SchemaBuilder::whole(NativeId native) const {
   if (native >= schema_.native_.size()) misuse(schema_.family_, "", "whole() of an unknown native tensor");
   return View(0, schema_.layouts_[schema_.native_[native].shape]);

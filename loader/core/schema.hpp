@@ -38,6 +38,26 @@ enum class DTypeRule : std::uint8_t {
   any         ///< as found (integer tables, buffers)
 };
 
+/// One stored tensor of a logical tensor that is stored in codes.
+struct CodedPart {
+  std::string_view role;  ///< as loader/codec names it: "weight", "scale", "unused", ...
+  std::string_view key;
+  LayoutId shape = 0;                       ///< as stored
+  DTypeRule dtype_rule = DTypeRule::fixed;  ///< `weight`: any ordinary float, `dtype` is the usual one
+  DType dtype = DType::u8;
+  bool is_optional = false;  ///< decoding needs none of it
+};
+
+/// How a logical tensor is stored where it is not stored as itself: what a family's config alone lets one expect. Where
+/// the files are there, what they hold decides (loader/codec).
+struct Coding {
+  RuleId scheme = k_no_id;  ///< text: a scheme id of loader/codec
+  std::uint32_t first_part = 0;
+  std::uint32_t part_count = 0;
+  std::uint64_t block_rows = 0;  ///< elements that share a scale, 0 where the scheme says it
+  std::uint64_t block_cols = 0;
+};
+
 struct LogicalTensor {  ///< a stored tensor in its codec's natural shape
   std::string_view key;
   LayoutId shape = 0;  ///< Schema::layout(shape).extents
@@ -46,6 +66,7 @@ struct LogicalTensor {  ///< a stored tensor in its codec's natural shape
   bool is_optional = false;   ///< may be absent; then `absent_rule` says what happens
   RuleId absent_rule = k_no_id;
   std::uint32_t layer = k_no_layer;  ///< decoder layer, for pictures and for proofs shared by equal layers
+  std::uint32_t coding = k_no_id;    ///< Schema::codings(); k_no_id: stored under `key` as itself
 };
 
 struct NativeTensor {
@@ -100,6 +121,14 @@ class Schema {
   std::span<const NativeTensor> native_tensors() const { return native_; }
   std::span<const LogicalTensor> stored_tensors() const { return stored_; }
   std::span<const Binding> bindings() const { return bindings_; }
+  std::span<const Coding> codings() const { return codings_; }
+  /// The stored tensors of a coded tensor, the codes first; empty for one that is stored as itself.
+  std::span<const CodedPart> parts_of(const LogicalTensor& tensor) const {
+    if (tensor.coding == k_no_id) return {};
+    const Coding& coding = codings_[tensor.coding];
+    return std::span<const CodedPart>(parts_).subspan(coding.first_part, coding.part_count);
+  }
+  const Shape& shape_of(const CodedPart& part) const { return layouts_[part.shape].extents; }
   std::span<const Drop> drops() const { return drops_; }
   std::span<const Passthrough> passthroughs() const { return passthroughs_; }
   std::span<const Tie> ties() const { return ties_; }
@@ -122,6 +151,8 @@ class Schema {
   std::vector<NativeTensor> native_;
   std::vector<LogicalTensor> stored_;
   std::vector<Binding> bindings_;
+  std::vector<Coding> codings_;
+  std::vector<CodedPart> parts_;
   std::vector<Drop> drops_;
   std::vector<Passthrough> passthroughs_;
   std::vector<Tie> ties_;
@@ -145,6 +176,18 @@ class SchemaBuilder {
                   std::uint32_t layer = k_no_layer, DType fixed = DType::bf16);
   /// Marks a stored tensor as one that may be absent.
   void optional(StoredId stored, std::string_view rule_when_absent);
+
+  struct Part {
+    std::string_view role;
+    std::string_view key;
+    Shape shape;
+    DType dtype = DType::u8;
+    DTypeRule dtype_rule = DTypeRule::fixed;
+    bool is_optional = false;
+  };
+  /// States how a stored tensor is coded. Once per tensor; `parts` has the codes first.
+  void code(StoredId stored, std::string_view scheme, std::span<const Part> parts, std::uint64_t block_rows = 0,
+            std::uint64_t block_cols = 0);
 
   View whole(NativeId native) const;
   View whole_stored(StoredId stored) const;
