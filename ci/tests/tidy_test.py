@@ -74,7 +74,7 @@ class Arrows(Planted):
                 self.assert_one(includes.check_arrows, f"{path}:2:", kind)
                 (self.root / path).unlink()
         self.write("reference/a.cpp", f"{LICENCE}#include <Eigen/Core>\n#include <vector>\n#include <nlohmann/json.hpp>\n")
-        self.write("adapters/tests/a_test.cpp", f"{LICENCE}#include <gtest/gtest.h>\n#include <unistd.h>\n")
+        self.write("adapters/tests/a_test.cpp", f"{LICENCE}#include <gtest/gtest.h>\n#include <unistd.h>\n#include <nlohmann/json.hpp>\n")
         self.assertEqual(self.found(includes.check_arrows), [])
 
     def test_public_headers(self):
