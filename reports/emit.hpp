@@ -6,8 +6,8 @@
 
 #include "reports/report.hpp"
 
-/// Emitters: pure functions from a report (after finish() and fold_findings()) to bytes. None reads a clock, an environment
-/// variable or a file, so equal reports give equal bytes. All may be called from any thread.
+/// Emitters: pure functions from a report (after finish() and fold_findings()) to bytes. None reads a clock, an
+/// environment variable or a file, so equal reports give equal bytes. All may be called from any thread.
 namespace weightproof::reports {
 
 /// `report.json`: members sorted by name, two spaces of indentation when `pretty`, a newline at the end.
@@ -15,11 +15,27 @@ std::string emit_json(const Report& report, bool pretty = true);
 
 struct TextOptions {
   bool color = false;
-  int width = 100;     ///< columns; at least 40 are used
-  bool quiet = false;  ///< verdict and failures alone
-  std::string report_dir;  ///< where the report lies, told at the end; empty: nowhere
+  int width = 100;              ///< columns; at least 40 are used
+  bool quiet = false;           ///< verdict and failures alone
+  std::string report_dir = {};  ///< where the report lies, told at the end; empty: nowhere
 };
 /// Terminal text: verdict first, causes with their tensors, warnings, what was skipped and why, what to do next.
 std::string emit_text(const Report& report, const TextOptions& options = {});
+
+/// Limits of the places a Markdown text goes to, in bytes of UTF-8 (never more characters than bytes).
+inline constexpr std::size_t k_comment_limit = 65535;
+inline constexpr std::size_t k_summary_limit = std::size_t{1} << 20;
+
+struct MarkdownOptions {
+  std::size_t limit = k_comment_limit;
+  std::string marker = "weightproof-report";  ///< hidden in a comment so that a bot can update its own comment in place
+  std::string report_url = {};                ///< where the page lies, or empty
+};
+/// `report.md`: a pull request comment or a step summary. Over the limit it degrades in steps and says so: passes and
+/// notes go first, then skips, then warnings; a failure keeps its rule, count and first keys.
+std::string emit_markdown(const Report& report, const MarkdownOptions& options = {});
+
+/// JUnit XML: classname `weightproof.<suite>`, name the check id with its case, unique as a pair.
+std::string emit_junit(const Report& report);
 
 }  // namespace weightproof::reports

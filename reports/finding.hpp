@@ -67,6 +67,7 @@ struct Finding {
   std::string title;
   std::string explanation;                ///< one or two sentences
   std::vector<std::string> also;          ///< check ids that fail because of this one
+  std::vector<std::string> explained_by;  ///< fingerprints of the findings that explain this one; empty: a cause
   std::vector<std::string> keys;          ///< all subjects shown
   std::uint64_t total = 0;                ///< all subjects
   std::vector<std::uint64_t> coordinate;  ///< first difference
@@ -89,7 +90,26 @@ struct Finding {
   std::string fingerprint;  ///< 16 hex digits
 };
 
-/// 16 hex digits of SHA-256 over rule, key and property, each followed by a NUL byte. Neither text nor order goes in.
+struct Report;
+
+/// Folds the checks of a report into findings: one for every record that failed, could not be carried out, warned or
+/// was noted (findings already present for the same rule and key are kept and completed). A failure that another one
+/// explains gets `explained_by`, its cause lists it in `also`. Sorted by gravity: failures, errors, warnings, notes;
+/// within each new before old, cause before consequence, silent wrong values before missing data before memory, more
+/// elements before fewer, then key. Two calls equal one.
+void fold_findings(Report& report);
+
+/// Number of failed or errored findings that are causes of their own.
+struct CauseCount {
+  std::uint64_t failures = 0;
+  std::uint64_t causes = 0;
+  std::uint64_t fresh = 0;  ///< causes that are new against base
+  std::uint64_t old = 0;    ///< causes that failed on base as well
+};
+CauseCount count_causes(const Report& report);
+
+/// 16 hex digits of SHA-256 over rule, key and property, each followed by a NUL byte, as the UTF-8 that
+/// report.json shows. Neither text nor order goes in.
 std::string fingerprint_of(std::string_view rule, std::string_view key, std::string_view property);
 /// 12 hex digits of SHA-256 over a tensor's key.
 std::string tensor_fingerprint(std::string_view key);

@@ -184,8 +184,11 @@ inline constexpr std::string_view k_timing_phases[] = {"scan", "plan", "load", "
 struct TimingCase {
   std::string name;
   std::string baseline;
-  std::string cache;           ///< cold, mixed, warm, unknown
-  std::vector<double> ratios;  ///< per round: case over baseline
+  std::string cache;                       ///< cold, mixed, warm, unknown
+  std::string cache_note;                  ///< how the cache class was established
+  std::optional<double> seconds;           ///< median of the case
+  std::optional<double> baseline_seconds;  ///< median of the baseline
+  std::vector<double> ratios;              ///< per round: case over baseline
   std::optional<double> goal;
   std::optional<double> base_median;  ///< median on the base commit
   std::optional<double> bytes_per_second;

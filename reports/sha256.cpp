@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reports/finding.hpp"
 #include "reports/sha256_internal.hpp"
+#include "reports/text_internal.hpp"
 
 #include <bit>
 
@@ -109,12 +110,12 @@ std::string base64(const Sha256& digest) {
 std::string fingerprint_of(std::string_view rule, std::string_view key, std::string_view property) {
   std::string text;
   for (const std::string_view part : {rule, key, property}) {
-    text += part;
+    text += valid_utf8(part);
     text += '\0';
   }
   return hex(sha256(text), 16);
 }
 
-std::string tensor_fingerprint(std::string_view key) { return hex(sha256(key), 12); }
+std::string tensor_fingerprint(std::string_view key) { return hex(sha256(valid_utf8(key)), 12); }
 
 }  // namespace weightproof::reports
