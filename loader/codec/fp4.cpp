@@ -10,15 +10,6 @@
 namespace weightproof::codec {
 namespace {
 
-const std::array<std::uint32_t, 16>& e2m1_table() {
-  static const std::array<std::uint32_t, 16> table = [] {
-    std::array<std::uint32_t, 16> t{};
-    for (unsigned code = 0; code < 16; ++code) t[code] = e2m1_to_f32_bits(static_cast<std::uint8_t>(code));
-    return t;
-  }();
-  return table;
-}
-
 enum class Kind : std::uint8_t { mx, plain, nv_multiply, nv_divide };
 
 class NibbleCodec final : public Codec {
@@ -66,7 +57,7 @@ class NibbleCodec final : public Codec {
         const std::uint8_t* codes = packed + index * (cols / 2);
         std::byte* target_row = out + index * cols * element;
         if (kind_ == Kind::plain) {
-          k.nibbles(codes, cols, e2m1_table().data(), 1.0f, target, target_row);
+          decode_plain_row(codes, cols, target, target_row, element);
           continue;
         }
         const auto* scales = reinterpret_cast<const std::uint8_t*>(parts[scale_].data()) +
@@ -80,6 +71,18 @@ class NibbleCodec final : public Codec {
   }
 
  private:
+  static void decode_plain_row(const std::uint8_t* codes, std::uint64_t cols, DType target, std::byte* out,
+                               std::uint64_t element) {
+    std::array<std::uint32_t, 256> values;
+    for (std::uint64_t done = 0; done < cols;) {
+      const std::uint64_t now = std::min<std::uint64_t>(values.size(), cols - done);
+      for (std::uint64_t i = 0; i < now; ++i)
+        values[i] = e2m1_to_f32_bits(static_cast<std::uint8_t>((codes[(done + i) / 2] >> (4 * (i % 2))) & 15u));
+      kernels().round(values.data(), now, target, out + done * element);
+      done += now;
+    }
+  }
+
   void decode_nv_row(const Kernels& k, const std::uint8_t* codes, std::uint64_t groups, const std::uint8_t* scales,
                      float global, DType target, std::byte* out, std::uint64_t element) const {
     std::array<float, 256> combined;

@@ -10,29 +10,13 @@
 namespace weightproof::codec {
 namespace {
 
-using Table = std::array<std::uint32_t, 256>;
-
-template <std::uint32_t (*Widen)(std::uint8_t)>
-const Table& table_of() {
-  static const Table table = [] {
-    Table t{};
-    for (unsigned code = 0; code < 256; ++code) t[code] = Widen(static_cast<std::uint8_t>(code));
-    return t;
-  }();
-  return table;
-}
-
-std::uint32_t int8_to_f32_bits(std::uint8_t code) {
-  return bits_of_float(static_cast<float>(static_cast<std::int8_t>(code)));
-}
-
 /// Codes of one byte, widened by a table, times a scale grid. Also int8 without zero points.
 class ByteCodec final : public Codec {
  public:
-  ByteCodec(Scheme scheme, std::vector<Component> components, Shape shape, const Table& table, ScaleGrid grid,
+  ByteCodec(Scheme scheme, std::vector<Component> components, Shape shape, ByteFormat format, ScaleGrid grid,
             Exactness exactness)
       : Codec(std::move(scheme), std::move(components), shape, granule_of(shape), exactness),
-        table_(table),
+        format_(format),
         grid_(grid),
         weight_(component_of(Role::weight)),
         scale_(component_of(Role::scale)) {}
@@ -70,8 +54,8 @@ class ByteCodec final : public Codec {
                                                             grid_.window_index(box, lead, row, col));
           const std::uint64_t first =
               ((lead - box.lead.begin) * box.rows.size() + row - box.rows.begin) * cols + col - box.cols.begin;
-          k.bytes_tile(codes + first, cols, row_end - row, col_end - col, table_.data(), scale, target,
-                       out + first * element, cols * element);
+          k.bytes_tile(codes + first, cols, row_end - row, col_end - col, format_, scale, target, out + first * element,
+                       cols * element);
           col = col_end;
         }
         row = row_end;
@@ -86,22 +70,22 @@ class ByteCodec final : public Codec {
     return granule;
   }
 
-  const Table& table_;
+  ByteFormat format_;
   ScaleGrid grid_;
   std::size_t weight_;
   std::size_t scale_;
 };
 
-const Table& float_table(const Component& weight) {
+ByteFormat float_format(const Component& weight) {
   switch (weight.dtype) {
     case DType::f8_e4m3:
-      return table_of<e4m3fn_to_f32_bits>();
+      return ByteFormat::e4m3fn;
     case DType::f8_e5m2:
-      return table_of<e5m2_to_f32_bits>();
+      return ByteFormat::e5m2;
     case DType::f8_e4m3fnuz:
-      return table_of<e4m3fnuz_to_f32_bits>();
+      return ByteFormat::e4m3fnuz;
     case DType::f8_e5m2fnuz:
-      return table_of<e5m2fnuz_to_f32_bits>();
+      return ByteFormat::e5m2fnuz;
     default:
       throw_wrong_dtype(weight, "F8_E4M3, F8_E5M2, F8_E4M3FNUZ or F8_E5M2FNUZ");
   }
@@ -114,17 +98,17 @@ std::unique_ptr<const Codec> make_byte_codec(const Scheme& scheme, std::vector<C
   require_rank(weight, 1, 3);
   const bool is_integer = scheme.id == "int8";
   if (is_integer && weight.dtype != DType::i8) throw_wrong_dtype(weight, "I8");
-  const Table& table = is_integer ? table_of<int8_to_f32_bits>() : float_table(weight);
+  const ByteFormat format = is_integer ? ByteFormat::int8 : float_format(weight);
   const Shape shape = weight.shape;
   if (scheme.id == "fp8_bare") {
     for (const Component& c : components)
       if (c.role == Role::scale) throw_scale_shape(c, weight, "no scale: the scheme is bare F8");
-    return std::make_unique<ByteCodec>(scheme, std::move(components), shape, table, ScaleGrid{}, Exactness::exact);
+    return std::make_unique<ByteCodec>(scheme, std::move(components), shape, format, ScaleGrid{}, Exactness::exact);
   }
   const Component& scale = require(components, Role::scale);
   require_scale_dtype(scale);
   const ScaleGrid grid = scale_grid(scheme, weight, scale);
-  return std::make_unique<ByteCodec>(scheme, std::move(components), shape, table, grid, Exactness::correctly_rounded);
+  return std::make_unique<ByteCodec>(scheme, std::move(components), shape, format, grid, Exactness::correctly_rounded);
 }
 
 }  // namespace weightproof::codec

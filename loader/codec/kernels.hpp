@@ -12,21 +12,26 @@
 
 namespace weightproof::codec {
 
+/// What a byte code means.
+enum class ByteFormat : std::uint8_t { e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, int8 };
+
+/// F32 patterns of the 256 codes, made by the scalar functions. All of them are BF16 values.
+const std::uint32_t* byte_table(ByteFormat format);
+
 /// target is bf16, f16 or f32; `out` has no alignment. Counts may be 0.
 struct Kernels {
   std::string_view name;  ///< "scalar", "avx2", "avx512", "avx512_vbmi"
 
-  /// rows x cols byte codes, out = RN(table[code] *f32 scale). `table`: 256 F32 patterns. Strides in bytes.
+  /// rows x cols byte codes, out = RN(F32(code) *f32 scale). Strides in bytes.
   void (*bytes_tile)(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols,
-                     const std::uint32_t* table, float scale, DType target, std::byte* out, std::size_t out_stride);
-  /// n 4-bit codes, low nibble first; out = RN(table[code] *f32 scale). `table`: 16 F32 patterns.
-  void (*nibbles)(const std::uint8_t* packed, std::size_t n, const std::uint32_t* table, float scale, DType target,
-                  std::byte* out);
+                     ByteFormat format, float scale, DType target, std::byte* out, std::size_t out_stride);
   /// groups of 32 E2M1 codes, low nibble first, each with one E8M0 scale.
   void (*mxfp4)(const std::uint8_t* packed, std::size_t groups, const std::uint8_t* scales, DType target,
                 std::byte* out);
   /// groups of 16 E2M1 codes, low nibble first, each with an F32 scale.
   void (*nvfp4)(const std::uint8_t* packed, std::size_t groups, const float* scales, DType target, std::byte* out);
+  /// n unsigned 4-bit codes (n even), low nibble first, out = RN(F32(code - zero) *f32 scale).
+  void (*int4)(const std::uint8_t* packed, std::size_t n, int zero, float scale, DType target, std::byte* out);
   /// F32 patterns -> target, nearest even, canonical NaN.
   void (*round)(const std::uint32_t* values, std::size_t n, DType target, std::byte* out);
 };

@@ -23,18 +23,11 @@ inline std::uint32_t product(std::uint32_t a, float scale) {
 }
 
 void bytes_tile(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols,
-                const std::uint32_t* table, float scale, DType target, std::byte* out, std::size_t out_stride) {
+                ByteFormat format, float scale, DType target, std::byte* out, std::size_t out_stride) {
+  const std::uint32_t* table = byte_table(format);
   for (std::size_t row = 0; row < rows; ++row)
     for (std::size_t col = 0; col < cols; ++col)
       store(product(table[codes[row * code_stride + col]], scale), target, out + row * out_stride, col);
-}
-
-void nibbles(const std::uint8_t* packed, std::size_t n, const std::uint32_t* table, float scale, DType target,
-             std::byte* out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint8_t code = static_cast<std::uint8_t>((packed[i / 2] >> (4 * (i % 2))) & 15u);
-    store(product(table[code], scale), target, out, i);
-  }
 }
 
 void mxfp4(const std::uint8_t* packed, std::size_t groups, const std::uint8_t* scales, DType target, std::byte* out) {
@@ -51,12 +44,19 @@ void nvfp4(const std::uint8_t* packed, std::size_t groups, const float* scales, 
   }
 }
 
+void int4(const std::uint8_t* packed, std::size_t n, int zero, float scale, DType target, std::byte* out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const int code = (packed[i / 2] >> (4 * (i % 2))) & 15;
+    store(bits_of_float(multiply_f32(static_cast<float>(code - zero), scale)), target, out, i);
+  }
+}
+
 void round_values(const std::uint32_t* values, std::size_t n, DType target, std::byte* out) {
   for (std::size_t i = 0; i < n; ++i) store(values[i], target, out, i);
 }
 
 }  // namespace
 
-const Kernels k_scalar_kernels = {"scalar", bytes_tile, nibbles, mxfp4, nvfp4, round_values};
+const Kernels k_scalar_kernels = {"scalar", bytes_tile, mxfp4, nvfp4, int4, round_values};
 
 }  // namespace weightproof::codec

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// AVX2 with F16C. Eight-bit floats go through the half-precision converter, which is exact and not slowed by
+// subnormals.
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "loader/codec/cpu/tiers_internal.hpp"
+#include "loader/codec/scalar.hpp"
+
+namespace weightproof::codec {
+namespace {
+
+inline __m256i nan_to(__m256i bits, __m256 values, int nan) {
+  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
+  return _mm256_blendv_epi8(bits, _mm256_set1_epi32(nan), is_nan);
+}
+
+/// BF16 patterns in the low halves of eight dwords.
+inline __m256i round_bf16(__m256 values) {
+  const __m256i bits = _mm256_castps_si256(values);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  const __m256i rounded =
+      _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd), 16);
+  return nan_to(rounded, values, k_nan_bf16);
+}
+
+inline __m128i pack_words(__m256i dwords) {
+  const __m256i packed = _mm256_packus_epi32(dwords, dwords);
+  return _mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08));
+}
+
+inline __m128i round_f16(__m256 values) {
+  const __m128i half = _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(values, values, _CMP_UNORD_Q));
+  const __m128i mask = _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packs_epi32(is_nan, is_nan), 0x08));
+  return _mm_blendv_epi8(half, _mm_set1_epi16(static_cast<short>(k_nan_f16)), mask);
+}
+
+inline void store8(__m256 values, DType target, std::byte* out) {
+  if (target == DType::f32)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                        nan_to(_mm256_castps_si256(values), values, static_cast<int>(k_nan_f32)));
+  else
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
+                     target == DType::bf16 ? pack_words(round_bf16(values)) : round_f16(values));
+}
+
+/// Eight codes as F32, exactly. `codes` in the low eight bytes.
+inline __m256 widen(__m128i codes, ByteFormat format) {
+  if (format == ByteFormat::int8) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
+  const __m128i words = _mm_cvtepu8_epi16(codes);
+  if (format == ByteFormat::e5m2) return _mm256_cvtph_ps(_mm_slli_epi16(words, 8));
+  // E4M3 as a half with the exponent field 8 too small: value = half * 2^8 (FN) or * 2^7 (FNUZ).
+  const __m128i sign = _mm_slli_epi16(_mm_and_si128(words, _mm_set1_epi16(0x80)), 8);
+  const __m128i magnitude = _mm_slli_epi16(_mm_and_si128(words, _mm_set1_epi16(0x7f)), 7);
+  const __m256 half = _mm256_cvtph_ps(_mm_or_si128(sign, magnitude));
+  const bool is_fn = format == ByteFormat::e4m3fn;
+  const __m256 values = _mm256_mul_ps(half, _mm256_set1_ps(is_fn ? 256.0f : 128.0f));
+  const __m256i dwords = _mm256_cvtepu8_epi32(codes);
+  const __m256i is_nan =
+      is_fn ? _mm256_cmpeq_epi32(_mm256_and_si256(dwords, _mm256_set1_epi32(0x7f)), _mm256_set1_epi32(0x7f))
+            : _mm256_cmpeq_epi32(dwords, _mm256_set1_epi32(0x80));
+  return _mm256_blendv_ps(values, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(k_nan_f32))),
+                          _mm256_castsi256_ps(is_nan));
+}
+
+void bytes_tile(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols,
+                ByteFormat format, float scale, DType target, std::byte* out, std::size_t out_stride) {
+  // FNUZ E5M2 uses the half's infinity exponent for numbers: the table it is.
+  if (format == ByteFormat::e5m2fnuz)
+    return k_scalar_kernels.bytes_tile(codes, code_stride, rows, cols, format, scale, target, out, out_stride);
+  const __m256 factor = _mm256_set1_ps(scale);
+  const std::size_t width = target == DType::f32 ? 4 : 2;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::uint8_t* in = codes + row * code_stride;
+    std::byte* to = out + row * out_stride;
+    std::size_t col = 0;
+    for (; col + 8 <= cols; col += 8)
+      store8(_mm256_mul_ps(widen(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(in + col)), format), factor), target,
+             to + col * width);
+    if (col < cols) k_scalar_kernels.bytes_tile(in + col, 0, 1, cols - col, format, scale, target, to + col * width, 0);
+  }
+}
+
+/// 32 codes of 16 packed bytes, in element order.
+inline __m256i spread_nibbles(const std::uint8_t* packed) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(packed));
+  const __m128i low = _mm_and_si128(bytes, _mm_set1_epi8(15));
+  const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(15));
+  return _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
+}
+
+void mxfp4(const std::uint8_t* packed, std::size_t groups, const std::uint8_t* scales, DType target, std::byte* out) {
+  const MxTables& tables = mx_tables();
+  for (std::size_t group = 0; group < groups; ++group) {
+    const std::uint16_t* table = target == DType::f16 ? tables.f16[scales[group]] : tables.bf16[scales[group]];
+    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(table));
+    const __m256i low_bytes = _mm256_and_si256(words, _mm256_set1_epi16(0xff));
+    const __m256i high_bytes = _mm256_srli_epi16(words, 8);
+    const __m256i low_packed = _mm256_permute4x64_epi64(_mm256_packus_epi16(low_bytes, low_bytes), 0x08);
+    const __m256i high_packed = _mm256_permute4x64_epi64(_mm256_packus_epi16(high_bytes, high_bytes), 0x08);
+    const __m256i low_table = _mm256_broadcastsi128_si256(_mm256_castsi256_si128(low_packed));
+    const __m256i high_table = _mm256_broadcastsi128_si256(_mm256_castsi256_si128(high_packed));
+    const __m256i codes = spread_nibbles(packed + group * 16);
+    const __m256i low = _mm256_shuffle_epi8(low_table, codes);
+    const __m256i high = _mm256_shuffle_epi8(high_table, codes);
+    const __m256i a = _mm256_unpacklo_epi8(low, high);  // elements 0..7 and 16..23
+    const __m256i b = _mm256_unpackhi_epi8(low, high);  // elements 8..15 and 24..31
+    const __m256i first = _mm256_permute2x128_si256(a, b, 0x20);
+    const __m256i second = _mm256_permute2x128_si256(a, b, 0x31);
+    if (target != DType::f32) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + group * 64), first);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + group * 64 + 32), second);
+      continue;
+    }
+    const __m128i parts[4] = {_mm256_castsi256_si128(first), _mm256_extracti128_si256(first, 1),
+                              _mm256_castsi256_si128(second), _mm256_extracti128_si256(second, 1)};
+    for (int part = 0; part < 4; ++part)
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + group * 128 + static_cast<std::size_t>(part) * 32),
+                          _mm256_slli_epi32(_mm256_cvtepu16_epi32(parts[part]), 16));
+  }
+}
+
+/// Sixteen products in element order from the even and the odd ones.
+inline void store_interleaved(__m256 even, __m256 odd, DType target, std::byte* out) {
+  if (target == DType::bf16) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out),
+                        _mm256_or_si256(round_bf16(even), _mm256_slli_epi32(round_bf16(odd), 16)));
+    return;
+  }
+  const __m256 low = _mm256_unpacklo_ps(even, odd);
+  const __m256 high = _mm256_unpackhi_ps(even, odd);
+  const std::size_t width = target == DType::f32 ? 4 : 2;
+  store8(_mm256_permute2f128_ps(low, high, 0x20), target, out);
+  store8(_mm256_permute2f128_ps(low, high, 0x31), target, out + 8 * width);
+}
+
+inline __m256 e2m1(__m256i codes) {
+  const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+  const __m256 value = _mm256_permutevar8x32_ps(magnitudes, codes);
+  const __m256i sign = _mm256_slli_epi32(_mm256_and_si256(codes, _mm256_set1_epi32(8)), 28);
+  return _mm256_or_ps(value, _mm256_castsi256_ps(sign));
+}
+
+void nvfp4(const std::uint8_t* packed, std::size_t groups, const float* scales, DType target, std::byte* out) {
+  const std::size_t width = target == DType::f32 ? 4 : 2;
+  for (std::size_t group = 0; group < groups; ++group) {
+    const __m256i bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(packed + group * 8)));
+    const __m256 scale = _mm256_set1_ps(scales[group]);
+    const __m256 even = _mm256_mul_ps(e2m1(_mm256_and_si256(bytes, _mm256_set1_epi32(15))), scale);
+    const __m256 odd = _mm256_mul_ps(e2m1(_mm256_srli_epi32(bytes, 4)), scale);
+    store_interleaved(even, odd, target, out + group * 16 * width);
+  }
+}
+
+void int4(const std::uint8_t* packed, std::size_t n, int zero, float scale, DType target, std::byte* out) {
+  const std::size_t width = target == DType::f32 ? 4 : 2;
+  const __m256i shift = _mm256_set1_epi32(zero);
+  const __m256 factor = _mm256_set1_ps(scale);
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256i bytes = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(packed + i / 2)));
+    const __m256i low = _mm256_sub_epi32(_mm256_and_si256(bytes, _mm256_set1_epi32(15)), shift);
+    const __m256i high = _mm256_sub_epi32(_mm256_srli_epi32(bytes, 4), shift);
+    store_interleaved(_mm256_mul_ps(_mm256_cvtepi32_ps(low), factor), _mm256_mul_ps(_mm256_cvtepi32_ps(high), factor),
+                      target, out + i * width);
+  }
+  if (i < n) k_scalar_kernels.int4(packed + i / 2, n - i, zero, scale, target, out + i * width);
+}
+
+void round_values(const std::uint32_t* values, std::size_t n, DType target, std::byte* out) {
+  const std::size_t width = target == DType::f32 ? 4 : 2;
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    store8(_mm256_castsi256_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + i))), target,
+           out + i * width);
+  if (i < n) k_scalar_kernels.round(values + i, n - i, target, out + i * width);
+}
+
+}  // namespace
+
+const Kernels k_avx2_kernels = {"avx2", bytes_tile, mxfp4, nvfp4, int4, round_values};
+
+}  // namespace weightproof::codec
