@@ -42,20 +42,25 @@ class ByteCodec final : public Codec {
     const Kernels& k = kernels();
     const std::uint64_t block_rows = grid_.block_rows == 0 ? UINT64_MAX : grid_.block_rows;
     const std::uint64_t block_cols = grid_.block_cols == 0 ? UINT64_MAX : grid_.block_cols;
+    std::array<float, k_column_blocks_max> values;
     for (std::uint64_t lead = box.lead.begin; lead < box.lead.end; ++lead) {
       for (std::uint64_t row = box.rows.begin; row < box.rows.end;) {
-        const std::uint64_t row_end =
-            block_rows == UINT64_MAX ? box.rows.end : std::min(box.rows.end, (row / block_rows + 1) * block_rows);
+        const std::uint64_t row_end = edge_after(row, block_rows, box.rows.end);
         for (std::uint64_t col = box.cols.begin; col < box.cols.end;) {
-          const std::uint64_t col_end =
-              block_cols == UINT64_MAX ? box.cols.end : std::min(box.cols.end, (col / block_cols + 1) * block_cols);
-          const float scale = scale_ == SIZE_MAX ? 1.0f
-                                                 : scale_at(components()[scale_].dtype, parts[scale_].data(),
-                                                            grid_.window_index(box, lead, row, col));
+          // As many column blocks at once as the kernel keeps tables for: rows are then read and written in long runs.
+          const std::uint64_t first_end = edge_after(col, block_cols, box.cols.end);
+          std::uint64_t col_end = col;
+          std::size_t blocks = 0;
+          while (blocks < values.size() && col_end < box.cols.end) {
+            values[blocks++] = scale_ == SIZE_MAX ? 1.0f
+                                                  : scale_at(components()[scale_].dtype, parts[scale_].data(),
+                                                             grid_.window_index(box, lead, row, col_end));
+            col_end = edge_after(col_end, block_cols, box.cols.end);
+          }
           const std::uint64_t first =
               ((lead - box.lead.begin) * box.rows.size() + row - box.rows.begin) * cols + col - box.cols.begin;
-          k.bytes_tile(codes + first, cols, row_end - row, col_end - col, format_, scale, target, out + first * element,
-                       cols * element);
+          k.bytes(codes + first, cols, row_end - row, col_end - col, format_,
+                  {values.data(), first_end - col, block_cols}, target, out + first * element, cols * element);
           col = col_end;
         }
         row = row_end;
@@ -64,6 +69,11 @@ class ByteCodec final : public Codec {
   }
 
  private:
+  /// End of the block that holds `at`, or of the box.
+  static std::uint64_t edge_after(std::uint64_t at, std::uint64_t block, std::uint64_t end) {
+    return block == UINT64_MAX ? end : std::min(end, (at / block + 1) * block);
+  }
+
   static Extents granule_of(const Shape& shape) {
     Extents granule;
     for (unsigned axis = 0; axis < shape.rank(); ++axis) granule.push_back(1);

@@ -3,6 +3,7 @@
 // against a zero-extending copy, MXFP4 -> BF16 against a nibble spread. Prints the ratio of each round's pair;
 // correctness is checked before anything is timed.
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,14 +20,23 @@ namespace weightproof::codec {
 namespace {
 
 struct Buffers {
-  explicit Buffers(std::size_t codes) : in(codes), scales(codes / 16 + 64), out(codes * 4) {
+  explicit Buffers(std::size_t codes) : in(codes), scales(codes / 16 + 64), out_bytes(codes * 4) {
+    out_memory = std::aligned_alloc(std::size_t{2} << 20, (out_bytes + (std::size_t{2} << 20) - 1) >> 21 << 21);
+    if (out_memory == nullptr) std::abort();
+    madvise(out_memory, out_bytes, MADV_HUGEPAGE);
+    std::memset(out_memory, 1, out_bytes);
     std::uint32_t state = 1;
     for (auto& b : in) b = static_cast<std::uint8_t>((state = state * 1664525u + 1013904223u) >> 24);
     for (auto& b : in) b = (b & 0x7f) == 0x7f ? std::uint8_t{0} : b;  // NaN codes are rare in weights
     for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::uint8_t>(110 + i % 20);
   }
   std::vector<std::uint8_t> in, scales;
-  std::vector<std::byte> out;
+  ~Buffers() { std::free(out_memory); }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+  std::byte* out() { return static_cast<std::byte*>(out_memory); }
+  std::size_t out_bytes;
+  void* out_memory = nullptr;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -69,20 +79,20 @@ void fp8_to_bf16(benchmark::State& state) {
   const auto codes = static_cast<std::size_t>(state.range(1));
   Buffers buffers(codes);
   const std::size_t cols = 4096, rows = codes / cols;
+  const std::vector<float> scales(cols / 128, 0.001f);
   const auto kernel = [&] {
     for (std::size_t row = 0; row < rows; row += 128)
-      for (std::size_t col = 0; col < cols; col += 128)
-        tier.bytes_tile(buffers.in.data() + row * cols + col, cols, std::min<std::size_t>(128, rows - row), 128,
-                        ByteFormat::e4m3fn, 0.001f, DType::bf16, buffers.out.data() + (row * cols + col) * 2, cols * 2);
+      tier.bytes(buffers.in.data() + row * cols, cols, std::min<std::size_t>(128, rows - row), cols, ByteFormat::e4m3fn,
+                 {scales.data(), 128, 128}, DType::bf16, buffers.out() + row * cols * 2, cols * 2);
   };
   kernel();
   for (std::size_t i = 0; i < codes; i += 977) {
     std::uint16_t got;
-    std::memcpy(&got, buffers.out.data() + 2 * i, 2);
+    std::memcpy(&got, buffers.out() + 2 * i, 2);
     if (got != f32_bits_to_bf16(bits_of_float(float_of_bits(e4m3fn_to_f32_bits(buffers.in[i])) * 0.001f))) std::abort();
   }
   paired(
-      state, codes * 2, [&] { zero_extend(buffers.in.data(), codes, buffers.out.data()); }, kernel);
+      state, codes * 2, [&] { zero_extend(buffers.in.data(), codes, buffers.out()); }, kernel);
 }
 
 void mxfp4_to_bf16(benchmark::State& state) {
@@ -90,8 +100,8 @@ void mxfp4_to_bf16(benchmark::State& state) {
   const auto packed = static_cast<std::size_t>(state.range(1));
   Buffers buffers(packed);
   paired(
-      state, packed * 4, [&] { spread_nibbles_floor(buffers.in.data(), packed, buffers.out.data()); },
-      [&] { tier.mxfp4(buffers.in.data(), packed / 16, buffers.scales.data(), DType::bf16, buffers.out.data()); });
+      state, packed * 4, [&] { spread_nibbles_floor(buffers.in.data(), packed, buffers.out()); },
+      [&] { tier.mxfp4(buffers.in.data(), packed / 16, buffers.scales.data(), DType::bf16, buffers.out()); });
 }
 
 void tiers_and_sizes(benchmark::internal::Benchmark* b) {

@@ -3,6 +3,7 @@
 // subnormals.
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "loader/codec/cpu/tiers_internal.hpp"
@@ -65,21 +66,30 @@ inline __m256 widen(__m128i codes, ByteFormat format) {
                           _mm256_castsi256_ps(is_nan));
 }
 
-void bytes_tile(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols,
-                ByteFormat format, float scale, DType target, std::byte* out, std::size_t out_stride) {
+void segment(const std::uint8_t* in, std::size_t n, ByteFormat format, float scale, DType target, std::byte* to,
+             std::size_t width) {
+  const __m256 factor = _mm256_set1_ps(scale);
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    store8(_mm256_mul_ps(widen(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(in + i)), format), factor), target,
+           to + i * width);
+  if (i < n) k_scalar_kernels.bytes(in + i, 0, 1, n - i, format, {&scale, n - i, n - i}, target, to + i * width, 0);
+}
+
+void bytes(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols, ByteFormat format,
+           const ColumnScales& scales, DType target, std::byte* out, std::size_t out_stride) {
   // FNUZ E5M2 uses the half's infinity exponent for numbers: the table it is.
   if (format == ByteFormat::e5m2fnuz)
-    return k_scalar_kernels.bytes_tile(codes, code_stride, rows, cols, format, scale, target, out, out_stride);
-  const __m256 factor = _mm256_set1_ps(scale);
+    return k_scalar_kernels.bytes(codes, code_stride, rows, cols, format, scales, target, out, out_stride);
   const std::size_t width = target == DType::f32 ? 4 : 2;
   for (std::size_t row = 0; row < rows; ++row) {
-    const std::uint8_t* in = codes + row * code_stride;
-    std::byte* to = out + row * out_stride;
-    std::size_t col = 0;
-    for (; col + 8 <= cols; col += 8)
-      store8(_mm256_mul_ps(widen(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(in + col)), format), factor), target,
-             to + col * width);
-    if (col < cols) k_scalar_kernels.bytes_tile(in + col, 0, 1, cols - col, format, scale, target, to + col * width, 0);
+    std::size_t block = 0;
+    for (std::size_t col = 0; col < cols; ++block) {
+      const std::size_t n = std::min(cols - col, block == 0 ? scales.first_cols : scales.block_cols);
+      segment(codes + row * code_stride + col, n, format, scales.values[block], target,
+              out + row * out_stride + col * width, width);
+      col += n;
+    }
   }
 }
 
@@ -180,6 +190,6 @@ void round_values(const std::uint32_t* values, std::size_t n, DType target, std:
 
 }  // namespace
 
-const Kernels k_avx2_kernels = {"avx2", bytes_tile, mxfp4, nvfp4, int4, round_values};
+const Kernels k_avx2_kernels = {"avx2", bytes, mxfp4, nvfp4, int4, round_values};
 
 }  // namespace weightproof::codec

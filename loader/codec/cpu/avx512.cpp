@@ -4,6 +4,7 @@
 // permuted directly.
 #include <immintrin.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "loader/codec/cpu/tiers_internal.hpp"
@@ -75,14 +76,9 @@ struct ByteTable {
   __m512i low[2], high[2];
 };
 
-inline ByteTable split_table(const std::uint16_t* words) {
-  alignas(64) std::uint8_t low[128], high[128];
-  for (unsigned i = 0; i < 128; ++i) {
-    low[i] = static_cast<std::uint8_t>(words[i]);
-    high[i] = static_cast<std::uint8_t>(words[i] >> 8);
-  }
-  return {{_mm512_load_si512(low), _mm512_load_si512(low + 64)},
-          {_mm512_load_si512(high), _mm512_load_si512(high + 64)}};
+inline ByteTable load_bytes(const std::uint16_t* split) {
+  return {{_mm512_load_si512(split), _mm512_load_si512(split + 32)},
+          {_mm512_load_si512(split + 64), _mm512_load_si512(split + 96)}};
 }
 
 inline void look_up64(const ByteTable& table, const std::uint8_t* codes, std::byte* out) {
@@ -114,6 +110,27 @@ inline void scaled_words(ByteFormat format, float scale, std::uint16_t* words) {
   }
 }
 
+/// The table in the form that copy_segment reads: words, or with VBMI all low bytes and then all high bytes.
+inline void make_table(ByteFormat format, float scale, std::uint16_t* table) {
+#if defined(__AVX512VBMI__)
+  alignas(64) std::uint16_t words[128];
+  scaled_words(format, scale, words);
+  const __m512i low_bytes = _mm512_set1_epi16(0xff);
+  for (unsigned half = 0; half < 2; ++half) {
+    const __m512i a = _mm512_load_si512(words + 64 * half);
+    const __m512i b = _mm512_load_si512(words + 64 * half + 32);
+    const __m512i low = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(_mm512_and_si512(a, low_bytes))),
+                                           _mm512_cvtepi16_epi8(_mm512_and_si512(b, low_bytes)), 1);
+    const __m512i high = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(_mm512_srli_epi16(a, 8))),
+                                            _mm512_cvtepi16_epi8(_mm512_srli_epi16(b, 8)), 1);
+    _mm512_store_si512(table + 32 * half, low);
+    _mm512_store_si512(table + 64 + 32 * half, high);
+  }
+#else
+  scaled_words(format, scale, table);
+#endif
+}
+
 /// The codes themselves as BF16 words, for products formed one by one.
 inline void plain_words(ByteFormat format, std::uint16_t* words) {
   const std::uint32_t* table = byte_table(format);
@@ -127,42 +144,68 @@ inline void multiply_words(__m512i words, __m512 factor, DType target, std::byte
   store16(_mm512_mul_ps(_mm512_castsi512_ps(high), factor), target, out + 16 * width);
 }
 
-void bytes_tile(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols,
-                ByteFormat format, float scale, DType target, std::byte* out, std::size_t out_stride) {
-  constexpr std::size_t table_pays_from = 1024;  // elements: below, forming the table costs more than it saves
-  if (!is_sign_symmetric(format))
-    return k_avx2_kernels.bytes_tile(codes, code_stride, rows, cols, format, scale, target, out, out_stride);
-  const std::size_t width = target == DType::f32 ? 4 : 2;
-  const bool has_scaled_table = target == DType::bf16 && rows * cols >= table_pays_from;
-  alignas(64) std::uint16_t words[128];
-  if (has_scaled_table)
-    scaled_words(format, scale, words);
-  else
-    plain_words(format, words);
-  const WordTable table = load_table(words);
+/// One row segment under one table of products.
+inline void copy_segment(const std::uint16_t* words, const std::uint8_t* in, std::size_t n, ByteFormat format,
+                         float scale, std::byte* to) {
+  std::size_t i = 0;
 #if defined(__AVX512VBMI__)
-  const ByteTable bytes = split_table(words);
+  if (n >= 64) {
+    const ByteTable bytes = load_bytes(words);
+    for (; i + 64 <= n; i += 64) look_up64(bytes, in + i, to + i * 2);
+  }
+#else
+  if (n >= 32) {
+    const WordTable table = load_table(words);
+    for (; i + 32 <= n; i += 32) {
+      const __m512i c = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i)));
+      _mm512_storeu_si512(to + i * 2, look_up(table, c));
+    }
+  }
 #endif
+  if (i < n) k_avx2_kernels.bytes(in + i, 0, 1, n - i, format, {&scale, n - i, n - i}, DType::bf16, to + i * 2, 0);
+}
+
+/// Products formed one by one from the codes as BF16 words.
+inline void multiply_segment(const WordTable& table, const std::uint8_t* in, std::size_t n, ByteFormat format,
+                             float scale, DType target, std::byte* to, std::size_t width) {
   const __m512 factor = _mm512_set1_ps(scale);
+  std::size_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    const __m512i c = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i)));
+    multiply_words(look_up(table, c), factor, target, to + i * width, width);
+  }
+  if (i < n) k_avx2_kernels.bytes(in + i, 0, 1, n - i, format, {&scale, n - i, n - i}, target, to + i * width, 0);
+}
+
+void bytes(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols, ByteFormat format,
+           const ColumnScales& scales, DType target, std::byte* out, std::size_t out_stride) {
+  constexpr std::size_t table_pays_from =
+      1024;  // codes under one scale: below, forming the table costs more than it saves
+  if (!is_sign_symmetric(format))
+    return k_avx2_kernels.bytes(codes, code_stride, rows, cols, format, scales, target, out, out_stride);
+  const std::size_t width = target == DType::f32 ? 4 : 2;
+  const std::size_t blocks =
+      cols <= scales.first_cols ? 1 : 1 + (cols - scales.first_cols + scales.block_cols - 1) / scales.block_cols;
+  const bool has_scaled_tables =
+      target == DType::bf16 && blocks <= k_column_blocks_max && rows * cols >= table_pays_from * blocks;
+  alignas(64) std::uint16_t tables[k_column_blocks_max][128];
+  if (has_scaled_tables)
+    for (std::size_t block = 0; block < blocks; ++block) make_table(format, scales.values[block], tables[block]);
+  else
+    plain_words(format, tables[0]);
+  const WordTable plain = load_table(tables[0]);
   for (std::size_t row = 0; row < rows; ++row) {
     const std::uint8_t* in = codes + row * code_stride;
     std::byte* to = out + row * out_stride;
-    std::size_t col = 0;
-    if (has_scaled_table) {
-#if defined(__AVX512VBMI__)
-      for (; col + 64 <= cols; col += 64) look_up64(bytes, in + col, to + col * 2);
-#endif
-      for (; col + 32 <= cols; col += 32) {
-        const __m512i c = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + col)));
-        _mm512_storeu_si512(to + col * 2, look_up(table, c));
-      }
-    } else {
-      for (; col + 32 <= cols; col += 32) {
-        const __m512i c = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + col)));
-        multiply_words(look_up(table, c), factor, target, to + col * width, width);
-      }
+    std::size_t block = 0;
+    for (std::size_t col = 0; col < cols; ++block) {
+      const std::size_t n = std::min(cols - col, block == 0 ? scales.first_cols : scales.block_cols);
+      if (has_scaled_tables)
+        copy_segment(tables[block], in + col, n, format, scales.values[block], to + col * 2);
+      else
+        multiply_segment(plain, in + col, n, format, scales.values[block], target, to + col * width, width);
+      col += n;
     }
-    if (col < cols) k_scalar_kernels.bytes_tile(in + col, 0, 1, cols - col, format, scale, target, to + col * width, 0);
   }
 }
 
@@ -239,6 +282,6 @@ void round_values(const std::uint32_t* values, std::size_t n, DType target, std:
 
 }  // namespace
 
-const Kernels WEIGHTPROOF_TIER = {WEIGHTPROOF_TIER_NAME, bytes_tile, mxfp4, nvfp4, int4, round_values};
+const Kernels WEIGHTPROOF_TIER = {WEIGHTPROOF_TIER_NAME, bytes, mxfp4, nvfp4, int4, round_values};
 
 }  // namespace weightproof::codec

@@ -22,12 +22,19 @@ inline std::uint32_t product(std::uint32_t a, float scale) {
   return bits_of_float(multiply_f32(float_of_bits(a), scale));
 }
 
-void bytes_tile(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols,
-                ByteFormat format, float scale, DType target, std::byte* out, std::size_t out_stride) {
+void bytes(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows, std::size_t cols, ByteFormat format,
+           const ColumnScales& scales, DType target, std::byte* out, std::size_t out_stride) {
   const std::uint32_t* table = byte_table(format);
-  for (std::size_t row = 0; row < rows; ++row)
-    for (std::size_t col = 0; col < cols; ++col)
-      store(product(table[codes[row * code_stride + col]], scale), target, out + row * out_stride, col);
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::size_t block = 0, block_end = scales.first_cols;
+    for (std::size_t col = 0; col < cols; ++col) {
+      if (col == block_end) {
+        ++block;
+        block_end += scales.block_cols;
+      }
+      store(product(table[codes[row * code_stride + col]], scales.values[block]), target, out + row * out_stride, col);
+    }
+  }
 }
 
 void mxfp4(const std::uint8_t* packed, std::size_t groups, const std::uint8_t* scales, DType target, std::byte* out) {
@@ -57,6 +64,6 @@ void round_values(const std::uint32_t* values, std::size_t n, DType target, std:
 
 }  // namespace
 
-const Kernels k_scalar_kernels = {"scalar", bytes_tile, mxfp4, nvfp4, int4, round_values};
+const Kernels k_scalar_kernels = {"scalar", bytes, mxfp4, nvfp4, int4, round_values};
 
 }  // namespace weightproof::codec

@@ -84,8 +84,8 @@ TEST(Kernels, EveryByteCodeUnderEveryScaleOnEveryTier) {
           for (const bool is_small : {false, true}) {  // small tiles take another way than large ones
             const float scale = float_of_bits(scale_bits);
             const std::size_t rows = is_small ? 4 : 64;
-            tier->bytes_tile(codes.data(), 64, rows, 64, format, scale, target, out.data(),
-                             64 * (target == DType::f32 ? 4 : 2));
+            tier->bytes(codes.data(), 64, rows, 64, format, {&scale, 64, 64}, target, out.data(),
+                        64 * (target == DType::f32 ? 4 : 2));
             for (std::size_t i = 0; i < rows * 64; ++i) {
               const float want = multiply_f32(float_of_bits(byte_table(format)[codes[i]]), scale);
               ASSERT_EQ(element(out.data(), i, target), rounded(want, target))
@@ -162,10 +162,14 @@ TEST(Kernels, EveryLengthEndsWhereTheBufferEnds) {
           GuardedBytes in(rows * cols), out(rows * cols * width), values(cols * 4), values_out(cols * width);
           for (std::size_t i = 0; i < rows * cols; ++i) in.data()[i] = static_cast<std::byte>(i * 11 + cols);
           const auto* codes = reinterpret_cast<const std::uint8_t*>(in.data());
-          tier->bytes_tile(codes, cols, rows, cols, ByteFormat::e4m3fn, 0.37f, target, out.data(), cols * width);
+          const float block_scales[] = {0.37f, 2.5f, -0.001f, 3e38f, 0.37f, 2.5f, -0.001f, 3e38f};
+          tier->bytes(codes, cols, rows, cols, ByteFormat::e4m3fn, {block_scales, 13, 37}, target, out.data(),
+                      cols * width);
           for (std::size_t i = 0; i < rows * cols; ++i)
             ASSERT_EQ(element(out.data(), i, target),
-                      rounded(multiply_f32(float_of_bits(e4m3fn_to_f32_bits(codes[i])), 0.37f), target))
+                      rounded(multiply_f32(float_of_bits(e4m3fn_to_f32_bits(codes[i])),
+                                           block_scales[i % cols < 13 ? 0 : 1 + (i % cols - 13) / 37]),
+                              target))
                 << tier->name << " " << rows << "x" << cols << " at " << i;
           for (std::size_t i = 0; i < cols; ++i) {
             const std::uint32_t bits = static_cast<std::uint32_t>(i) * 0x01234567u + 0x33000000u;
