@@ -106,6 +106,10 @@ class TreeBuilder : public nlohmann::json::json_sax_t {
     const std::size_t offset = std::min(position == 0 ? 0 : position - 1, text_.size());
     std::string reason = error.what();
     if (const std::size_t bracket = reason.find("] "); bracket != std::string::npos) reason.erase(0, bracket + 2);
+    // The library quotes what it read last, which need not be text.
+    for (std::size_t i = 0; i < reason.size(); ++i) {
+      if (static_cast<unsigned char>(reason[i]) >= 0x80) reason[i] = '?';
+    }
     throw Error(ErrorCode::config_invalid, std::string(file_) + " is not sound JSON: " + reason, facts_at(offset));
   }
 
