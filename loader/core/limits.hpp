@@ -10,6 +10,8 @@ namespace weightproof::limits {
 inline constexpr unsigned rank_max = 8;                             ///< axes of a tensor or a view
 inline constexpr std::uint64_t header_bytes_max = 100'000'000;      ///< the format's own cap, decimal
 inline constexpr unsigned json_depth_max = 128;                     ///< nesting of ignored JSON values
+inline constexpr std::size_t metadata_entries_max = 100'000;        ///< entries of one '__metadata__'
+inline constexpr std::size_t extra_fields_max = 1024;               ///< unknown fields of one tensor entry
 inline constexpr std::size_t json_values_max = 4'000'000;           ///< values of one config document
 inline constexpr std::size_t name_bytes_max = 32 * 1024;            ///< one tensor name, decoded
 inline constexpr std::size_t tensors_per_file_max = 2'500'000;      ///< below what 100 MB of header can hold

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which files are the checkpoint, and what they say: selection, index, headers, catalog, config. Weight bytes are not
-// read here.
+// read here, but for one case: a tensor that stands in two files of an index is compared with its twin.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,11 @@ struct SelectionOptions {
   std::string variant;            ///< "fp16": model.fp16.safetensors, model.safetensors.index.fp16.json
   bool allow_unexpected = false;  ///< tensors that the index does not list are noted instead of failing
   bool want_adapter = false;
+  FileCalls* calls = nullptr;  ///< null: the system's
 };
+
+/// Part of the name of a directory in which an export is put together before it is published.
+inline constexpr std::string_view k_staging_infix = ".weightproof-staging-";
 
 /// Index file as read. `weight_map` keeps file order.
 struct Index {
@@ -60,9 +64,11 @@ struct Checkpoint {
   bool is_selected = false;  ///< false: selection failed, `diagnostics` say why, nothing else is set
   SelectionOptions options;
   std::optional<Index> index;
-  std::vector<Shard> shards;          ///< selected files
-  std::vector<std::string> strays;    ///< weight files beside the selected ones
-  Catalog catalog;                    ///< over shards with a sound header; under keys_only from the index
+  std::vector<Shard> shards;        ///< selected files
+  std::vector<std::string> strays;  ///< weight files beside the selected ones
+  /// Over shards with a sound header, in file order; an index decides, so tensors that it does not list are left out,
+  /// and what it lists without a sound header behind it (all, under keys_only) is a row of the name alone.
+  Catalog catalog;
   std::optional<ConfigValue> config;  ///< config.json, if present and sound
   std::map<std::string, ConfigValue>
       companions;                       ///< generation_config.json, adapter_config.json, ... if present and sound

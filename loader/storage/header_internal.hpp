@@ -14,7 +14,7 @@ namespace weightproof::storage::detail {
 /// Keys that share one finding: all of them counted, the first few named, so that a hostile header cannot make its
 /// report larger than itself.
 struct KeyList {
-  static constexpr std::size_t k_keys_max = 256;
+  static constexpr std::size_t k_keys_max = 64;
   std::vector<std::string> keys;
   std::uint64_t count = 0;
   std::uint64_t first_offset = 0;  ///< absolute byte offset of the first
@@ -39,6 +39,6 @@ std::optional<Error> validate_ranges(const Header& header);
 void note_alignment(Header& header);
 
 /// "tensor 'x'" with control characters made visible and long names shortened, for messages.
-std::string quoted(std::string_view name);
+std::string shown_name(std::string_view name);
 
 }  // namespace weightproof::storage::detail

@@ -17,7 +17,7 @@ namespace {
 using detail::JsonCursor;
 using detail::JsonFault;
 using detail::KeyList;
-using detail::quoted;
+using detail::shown_name;
 using detail::TextArena;
 
 // Bytes of the shortest possible entry, its comma included: ',"a":{"dtype":"I8","shape":[],"data_offsets":[0,0]}'.
@@ -104,8 +104,8 @@ class HeaderScanner {
   [[noreturn]] void fail_metadata(const std::string& what, std::size_t position, ErrorCode code, const char* check);
   [[noreturn]] void refuse(const JsonFault& fault, const char* check) const;
   [[noreturn]] void refuse_entry(const std::string& what, std::size_t position, const char* check = "format.json",
-                                 ErrorCode code = ErrorCode::invalid_header_deserialization,
-                                 std::string expected = {}, std::string actual = {}, std::string hint = {}) const;
+                                 ErrorCode code = ErrorCode::invalid_header_deserialization, std::string expected = {},
+                                 std::string actual = {}, std::string hint = {}) const;
   void note_name(std::string_view name, const char* entry);
 
   Header& header_;
@@ -128,8 +128,8 @@ void HeaderScanner::refuse(const JsonFault& fault, const char* check) const {
   ErrorFacts facts;
   facts.file = header_.file;
   facts.byte_offset = 8 + fault.position;
-  if (is_in_entry_) facts.keys.emplace_back(current_);
-  const std::string where = is_in_entry_ ? "tensor " + quoted(current_) + ": " : "header: ";
+  if (is_in_entry_) facts.keys.emplace_back(current_.substr(0, limits::name_bytes_max));
+  const std::string where = is_in_entry_ ? "tensor " + shown_name(current_) + ": " : "header: ";
   if (fault.is_limit) {
     throw Error(ErrorCode::limit_exceeded, where + fault.reason, std::move(facts));
   }
@@ -142,12 +142,12 @@ void HeaderScanner::refuse_entry(const std::string& what, std::size_t position, 
   ErrorFacts facts;
   facts.file = header_.file;
   facts.byte_offset = 8 + position;
-  facts.keys.emplace_back(current_);
+  facts.keys.emplace_back(current_.substr(0, limits::name_bytes_max));
   facts.expected = std::move(expected);
   facts.actual = std::move(actual);
   facts.hint = std::move(hint);
   facts.check = check;
-  throw Error(code, "tensor " + quoted(current_) + ": " + what, std::move(facts));
+  throw Error(code, "tensor " + shown_name(current_) + ": " + what, std::move(facts));
 }
 
 void HeaderScanner::fail_metadata(const std::string& what, std::size_t position, ErrorCode code, const char* check) {
@@ -176,8 +176,8 @@ bool HeaderScanner::scan_compact(HeaderTensor& tensor) {
   std::uint64_t word = 0;
   std::memcpy(&word, at, 8);
   if ((word & dtypes[last_dtype_].mask) != dtypes[last_dtype_].word) {
-    const auto found = std::find_if(dtypes.begin(), dtypes.end(),
-                                    [&](const FastDType& row) { return (word & row.mask) == row.word; });
+    const auto found =
+        std::find_if(dtypes.begin(), dtypes.end(), [&](const FastDType& row) { return (word & row.mask) == row.word; });
     if (found == dtypes.end()) return false;
     last_dtype_ = static_cast<std::size_t>(found - dtypes.begin());
   }
@@ -224,13 +224,13 @@ void HeaderScanner::scan_dtype(HeaderTensor& tensor) {
     const std::string_view known = name_of(candidate);
     if (!allowed.empty()) allowed += ", ";
     allowed += known;
-    const bool is_near = known.size() == name.size() &&
-                         std::equal(known.begin(), known.end(), name.begin(), [](char a, char b) {
-                           return a == ((b >= 'a' && b <= 'z') ? static_cast<char>(b - 'a' + 'A') : b);
-                         });
+    const bool is_near =
+        known.size() == name.size() && std::equal(known.begin(), known.end(), name.begin(), [](char a, char b) {
+          return a == ((b >= 'a' && b <= 'z') ? static_cast<char>(b - 'a' + 'A') : b);
+        });
     if (is_near) hint = "dtype names are case-sensitive: did the writer mean '" + std::string(known) + "'?";
   }
-  refuse_entry("dtype " + quoted(name) + " is none of the " + std::to_string(k_dtype_count) + " of the format",
+  refuse_entry("dtype " + shown_name(name) + " is none of the " + std::to_string(k_dtype_count) + " of the format",
                position, "format.dtype", ErrorCode::invalid_header_deserialization, allowed,
                std::string(name.substr(0, 64)), hint);
 }
@@ -282,7 +282,7 @@ void HeaderScanner::require_distinct_extras(std::size_t position) {
   std::sort(extras_.begin(), extras_.end());
   const auto twin = std::adjacent_find(extras_.begin(), extras_.end());
   if (twin == extras_.end()) return;
-  refuse_entry("field " + quoted(*twin) + " stands twice in the entry", position, "format.duplicate_key",
+  refuse_entry("field " + shown_name(*twin) + " stands twice in the entry", position, "format.duplicate_key",
                ErrorCode::duplicate_key, "one value per field");
 }
 
@@ -319,7 +319,7 @@ void HeaderScanner::scan_entry(HeaderTensor& tensor) {
         take_once(has_offsets);
         scan_offsets(tensor);
       } else {
-        if (extra_fields_.count == 0 && first_extra_.empty()) first_extra_ = quoted(field);
+        if (extra_fields_.count == 0 && first_extra_.empty()) first_extra_ = shown_name(field);
         scan_extra(field);
       }
       cursor_.skip_space();
@@ -342,7 +342,7 @@ void HeaderScanner::require_distinct_metadata() {
             [&](std::uint32_t a, std::uint32_t b) { return header_.metadata[a].first < header_.metadata[b].first; });
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (header_.metadata[order[i]].first == header_.metadata[order[i - 1]].first) {
-      fail_metadata("name " + quoted(header_.metadata[order[i]].first) + " stands twice", metadata_position_,
+      fail_metadata("name " + shown_name(header_.metadata[order[i]].first) + " stands twice", metadata_position_,
                     ErrorCode::duplicate_key, "format.duplicate_key");
     }
   }
@@ -371,7 +371,7 @@ void HeaderScanner::scan_metadata(std::size_t position) {
       cursor_.expect(':', "':' after a name");
       cursor_.skip_space();
       if (cursor_.peek() != '"') {
-        cursor_.fail("the value of " + quoted(key) + " must be a string, found " + cursor_.describe_next());
+        cursor_.fail("the value of " + shown_name(key) + " must be a string, found " + cursor_.describe_next());
       }
       const std::string_view value = cursor_.string(scratch);
       if (header_.metadata.size() >= limits::metadata_entries_max) {

@@ -3,55 +3,19 @@
 // shape and dtype.
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
+#include "loader/core/hash.hpp"
 #include "loader/storage/header_internal.hpp"
 
 namespace weightproof::storage::detail {
 namespace {
 
-std::uint64_t hash_name(std::string_view name) {
-  constexpr std::uint64_t multiplier = 0x9E3779B97F4A7C15ULL;
-  std::uint64_t hash = name.size() * multiplier;
-  const char* at = name.data();
-  std::size_t left = name.size();
-  const auto mix = [&](std::uint64_t word) {
-    hash = (hash ^ word) * multiplier;
-    hash ^= hash >> 29;
-  };
-  for (; left >= 8; left -= 8, at += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, at, 8);
-    mix(word);
-  }
-  std::uint64_t word = 0;
-  std::memcpy(&word, at, left);
-  mix(word);
-  return hash * multiplier;
-}
-
 struct Twins {
   std::uint32_t first = 0;
   std::uint32_t second = 0;
 };
-
-// Worst case of the hash table: sort. Text order of the second twin decides, as with the table.
-std::optional<Twins> find_twins_by_sorting(const std::vector<HeaderTensor>& tensors) {
-  std::vector<std::uint32_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const int compared = tensors[a].name.compare(tensors[b].name);
-    return compared != 0 ? compared < 0 : a < b;
-  });
-  std::optional<Twins> best;
-  for (std::size_t i = 1; i < order.size(); ++i) {
-    if (tensors[order[i]].name != tensors[order[i - 1]].name) continue;
-    if (!best || order[i] < best->second) best = Twins{order[i - 1], order[i]};
-  }
-  return best;
-}
 
 std::optional<Twins> find_twins(const std::vector<HeaderTensor>& tensors) {
   if (tensors.size() < 2) return std::nullopt;
@@ -59,10 +23,8 @@ std::optional<Twins> find_twins(const std::vector<HeaderTensor>& tensors) {
   const std::size_t slots = std::bit_ceil(tensors.size() + tensors.size() / 2);
   const std::uint64_t mask = slots - 1;
   std::vector<std::uint64_t> table(slots, 0);
-  // Names come from untrusted files and may be made to collide: then the table gives up in favour of sorting.
-  std::uint64_t steps_left = 16 * static_cast<std::uint64_t>(tensors.size()) + 1024;
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
-    const std::uint64_t hash = hash_name(tensors[i].name);
+    const std::uint64_t hash = hash_text(tensors[i].name);
     const std::uint64_t tag = hash & 0xFFFFFFFF00000000ULL;
     for (std::uint64_t slot = hash & mask;; slot = (slot + 1) & mask) {
       const std::uint64_t held = table[slot];
@@ -73,10 +35,6 @@ std::optional<Twins> find_twins(const std::vector<HeaderTensor>& tensors) {
       if ((held & 0xFFFFFFFF00000000ULL) == tag) {
         const std::uint32_t other = static_cast<std::uint32_t>(held & 0xFFFFFFFFULL) - 1U;
         if (tensors[other].name == tensors[i].name) return Twins{other, i};
-      }
-      if (--steps_left == 0) {
-        table = {};
-        return find_twins_by_sorting(tensors);
       }
     }
   }
@@ -92,7 +50,7 @@ Error range_error(ErrorCode code, const Header& header, const HeaderTensor& tens
   facts.expected = std::move(expected);
   facts.actual = std::move(actual);
   facts.hint = std::move(hint);
-  return Error(code, "tensor " + quoted(tensor.name) + ": " + what, std::move(facts));
+  return Error(code, "tensor " + shown_name(tensor.name) + ": " + what, std::move(facts));
 }
 
 std::string range_text(const HeaderTensor& tensor) {
@@ -111,10 +69,10 @@ std::optional<Error> validate_tensor(const Header& header, const HeaderTensor& t
                                   : "bytes belong to no tensor; write the file again from its source");
   }
   if (tensor.end < tensor.begin) {
-    return range_error(ErrorCode::invalid_offset, header, tensor,
-                       "data_offsets end at " + std::to_string(tensor.end) + ", before they begin at " +
-                           std::to_string(tensor.begin),
-                       "an end of at least " + std::to_string(tensor.begin), std::to_string(tensor.end), {});
+    return range_error(
+        ErrorCode::invalid_offset, header, tensor,
+        "data_offsets end at " + std::to_string(tensor.end) + ", before they begin at " + std::to_string(tensor.begin),
+        "an end of at least " + std::to_string(tensor.begin), std::to_string(tensor.end), {});
   }
   std::uint64_t elements = 1;
   bool is_empty = false;
@@ -136,10 +94,10 @@ std::optional<Error> validate_tensor(const Header& header, const HeaderTensor& t
                        "a size in bits below 2^64", to_string(tensor.shape), {});
   }
   if (bits % 8 != 0) {
-    return range_error(ErrorCode::misaligned_slice, header, tensor,
-                       std::to_string(elements) + " elements of " + std::string(name_of(tensor.dtype)) +
-                           " do not fill whole bytes",
-                       "a number of bits divisible by 8", std::to_string(bits) + " bits", {});
+    return range_error(
+        ErrorCode::misaligned_slice, header, tensor,
+        std::to_string(elements) + " elements of " + std::string(name_of(tensor.dtype)) + " do not fill whole bytes",
+        "a number of bits divisible by 8", std::to_string(bits) + " bits", {});
   }
   if (tensor.end - tensor.begin != bits / 8) {
     return range_error(ErrorCode::tensor_invalid_info, header, tensor,
@@ -183,7 +141,7 @@ Error length_error(const Header& header, std::uint64_t data_end) {
 
 }  // namespace
 
-std::string quoted(std::string_view name) {
+std::string shown_name(std::string_view name) {
   constexpr std::size_t shown_max = 160;
   std::string text = "'";
   for (const char c : name.substr(0, shown_max)) {
@@ -212,7 +170,7 @@ std::string names_text(const KeyList& list) {
   const std::size_t shown = std::min(list.keys.size(), shown_max);
   for (std::size_t i = 0; i < shown; ++i) {
     if (i != 0) text += (i + 1 == shown && list.count == shown) ? " and " : ", ";
-    text += quoted(list.keys[i]);
+    text += shown_name(list.keys[i]);
   }
   if (list.count > shown) text += " and " + std::to_string(list.count - shown) + " more";
   return text;
@@ -232,7 +190,7 @@ std::optional<Error> find_duplicate_name(const Header& header) {
                  std::to_string(8 + std::uint64_t{second.header_offset});
   facts.hint = "readers disagree on which of the two counts; write the file again from its source";
   return Error(ErrorCode::duplicate_key,
-               "tensor " + quoted(second.name) + " stands twice in the header, with data " + range_text(first) +
+               "tensor " + shown_name(second.name) + " stands twice in the header, with data " + range_text(first) +
                    " and " + range_text(second),
                std::move(facts));
 }
@@ -278,8 +236,8 @@ void note_alignment(Header& header) {
   note.message = "the data starts at byte " + std::to_string(data_begin);
   if (data_begin % 8 != 0) note.message += ", not a multiple of 8";
   if (unaligned.count != 0) {
-    note.message += "; " + std::to_string(unaligned.count) + " tensors do not start at a multiple of their element size (" +
-                    names_text(unaligned) + ")";
+    note.message += "; " + std::to_string(unaligned.count) +
+                    " tensors do not start at a multiple of their element size (" + names_text(unaligned) + ")";
   }
   note.facts.file = header.file;
   note.facts.byte_offset = data_begin % 8 != 0 ? data_begin : unaligned.first_offset;

@@ -220,7 +220,8 @@ std::uint64_t JsonCursor::unsigned_integer(const char* what) {
             std::string(what) + " must be a non-negative integer below 2^64 in plain digits, found " + found);
   };
   if (at_ == start) refuse(describe_next());
-  if (is_too_large) refuse("'" + std::string(start, std::min<std::size_t>(40, static_cast<std::size_t>(at_ - start))) + "'");
+  if (is_too_large)
+    refuse("'" + std::string(start, std::min<std::size_t>(40, static_cast<std::size_t>(at_ - start))) + "'");
   if (*start == '0' && at_ - start > 1) refuse("leading zeros");
   if (at_ != end_ && (*at_ == '.' || *at_ == 'e' || *at_ == 'E')) refuse("a number with fraction or exponent");
   return value;
@@ -257,7 +258,8 @@ void JsonCursor::skip_value() {
     const char next = peek();
     if (next == '{' || next == '[') {
       if (nesting_.size() >= limits::json_depth_max) {
-        throw JsonFault{position(), "nested deeper than " + std::to_string(limits::json_depth_max) + " levels", false, true};
+        throw JsonFault{position(), "nested deeper than " + std::to_string(limits::json_depth_max) + " levels", false,
+                        true};
       }
       ++at_;
       skip_space();

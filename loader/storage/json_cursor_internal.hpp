@@ -39,8 +39,7 @@ class TextArena {
 
 class JsonCursor {
  public:
-  explicit JsonCursor(std::string_view text)
-      : begin_(text.data()), at_(text.data()), end_(text.data() + text.size()) {}
+  explicit JsonCursor(std::string_view text) : begin_(text.data()), at_(text.data()), end_(text.data() + text.size()) {}
 
   std::size_t position() const { return static_cast<std::size_t>(at_ - begin_); }
   bool is_at_end() const { return at_ == end_; }

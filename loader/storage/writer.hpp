@@ -42,13 +42,20 @@ struct HeaderPlan {
 
 using Metadata = std::vector<std::pair<std::string, std::string>>;
 
-/// Metadata keys are sorted by bytes. Errors: header_too_large, validation_overflow, misaligned_slice, duplicate_key (a
-/// name given twice), limit_exceeded.
+/// Metadata keys are sorted by bytes. Names and metadata must be UTF-8. Errors: header_too_large, validation_overflow,
+/// misaligned_slice, duplicate_key (a name given twice), invalid_header (not UTF-8), invalid_header_deserialization (a
+/// tensor named '__metadata__', or a style that has no metadata given some), limit_exceeded.
 HeaderPlan plan_header(std::span<const TensorSpec> tensors, const std::optional<Metadata>& metadata,
                        HeaderStyle style = HeaderStyle::reference);
 
-/// model.safetensors.index.json text: indent 2, sorted keys, final newline, both totals.
+/// Text style of an index; `sorted` is what we write ourselves.
+enum class IndexStyle : std::uint8_t {
+  sorted,  ///< as transformers: sorted keys, both totals, final newline
+  torch    ///< as torch's consolidation: given order, total_size alone, no final newline
+};
+
+/// model.safetensors.index.json text, indent 2, everything outside ASCII escaped. Errors: duplicate_key.
 std::string index_text(std::span<const std::pair<std::string, std::string>> weight_map, std::uint64_t total_size,
-                       std::uint64_t total_parameters);
+                       std::uint64_t total_parameters, IndexStyle style = IndexStyle::sorted);
 
 }  // namespace weightproof::storage
