@@ -26,6 +26,16 @@ Coord with_row(Coord at, std::uint64_t row) {
   return at;
 }
 
+// Rules that may share a native tensor: halves of a pair, members of a triple.
+bool belong_together(Rule a, Rule b) {
+  const auto both_in = [&](std::initializer_list<Rule> set) {
+    return std::find(set.begin(), set.end(), a) != set.end() && std::find(set.begin(), set.end(), b) != set.end();
+  };
+  return a == b || both_in({Rule::expert_gate, Rule::expert_up}) || both_in({Rule::bias_gate, Rule::bias_up}) ||
+         both_in({Rule::stacked_gate, Rule::stacked_up}) || both_in({Rule::stacked_down, Rule::fold_scale}) ||
+         both_in({Rule::group_q, Rule::group_k, Rule::group_v}) || both_in({Rule::alternate_gate, Rule::alternate_up});
+}
+
 std::uint64_t row_length(const Shape& shape) { return count_of(Shape(shape.begin() + 1, shape.end())); }
 
 }  // namespace
@@ -96,11 +106,19 @@ void Assembly::assemble(int native, const std::vector<Part>& parts) {
     tensor(native).keys.push_back(part.key);
     mapping_.fates_[static_cast<std::size_t>(part.key)].use = Use::weight;
   }
+  for (const Part& part : parts)
+    if (!belong_together(part.rule, parts[0].rule))
+      throw Failure("EXPERTS_MIXED",
+                    "'" + name(parts[0].key) + "' and '" + name(part.key) + "' store one native tensor in two layouts");
   switch (parts[0].rule) {
     case Rule::same:
       return same(native, only(parts, Rule::same), false);
     case Rule::same_f32:
       return same(native, only(parts, Rule::same_f32), true);
+    case Rule::same_kept:
+      same(native, only(parts, Rule::same_kept), false);
+      tensor(native).keeps_f32 = true;
+      return;
     case Rule::squeeze_f32:
       return squeeze(native, only(parts, Rule::squeeze_f32));
     case Rule::expert_gate:

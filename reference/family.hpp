@@ -3,6 +3,8 @@
 // The rules are stated per element in rules.cpp; here they are only named.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@ namespace weightproof::reference {
 enum class Rule {
   same,            // N[c] = S[c]
   same_f32,        // the same, native storage is F32 whatever is stored
+  same_kept,       // the same, and a stored F32 is never narrowed by a cast
   squeeze_f32,     // N[e] = S[0][e], F32
   expert_gate,     // N[e][h][i] = S_e[i][h]
   expert_up,       // N[e][h][I+i] = S_e[i][h]
@@ -61,6 +64,7 @@ struct Default {
   std::vector<std::uint64_t> shape;
   float value = 0;
   bool is_f32 = false;
+  bool is_required = false;  // No default: `native` must be stored wherever `beside` is.
 };
 
 enum class Tie { both, tied_only, untied_only };
@@ -74,7 +78,8 @@ struct Family {
   std::vector<Default> defaults;
   Tie tie = Tie::untied_only;
   std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";  // Native names.
-  bool drops_layers_beyond_count = false;  // Keys of model.layers.N. with N >= num_hidden_layers are dropped.
+  bool drops_layers_beyond_count = false;    // Keys of layer N >= layer_count are dropped.
+  std::optional<std::uint64_t> layer_count;  // Absent: num_hidden_layers of the config.
 };
 
 struct MappingOptions {

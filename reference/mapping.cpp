@@ -80,7 +80,7 @@ Mapping Mapping::build(const std::string& id, const Config& config, std::vector<
 
   // Which native tensor each key belongs to.
   std::map<std::string, std::vector<Part>> groups;
-  const auto layer_count = config.natural("num_hidden_layers");
+  const auto layer_count = family.layer_count ? family.layer_count : config.natural("num_hidden_layers");
   for (std::size_t k = 0; k < names.size(); ++k) {
     Fate& fate = mapping.fates_[k];
     const std::string key = respell(spelling, names[k]);
@@ -112,6 +112,8 @@ Mapping Mapping::build(const std::string& id, const Config& config, std::vector<
       if (pattern) matches(line.stored, key, &captures);
       pattern = &line.stored;
       const std::string native = line.native.empty() ? key : fill(line.native, captures);
+      if (!groups[native].empty() && groups[native].back().key == static_cast<int>(k))
+        continue;  // The same line twice.
       std::uint64_t expert = 0;
       if (is_expert_rule(line.rule)) {
         if (captures.back().size() > 9)
@@ -170,6 +172,8 @@ Mapping Mapping::build(const std::string& id, const Config& config, std::vector<
       std::vector<std::string> captures;
       if (!matches(rule.beside, name, &captures)) continue;
       const std::string native = fill(rule.native, captures);
+      if (rule.is_required && !native_names.count(native))
+        throw Failure("MISSING_KEYS", "nothing stored becomes '" + native + "', which belongs beside '" + name + "'");
       if (native_names.insert(native).second) defaults[native] = {&rule, name};
     }
   for (const std::string& name : native_names) {

@@ -48,6 +48,7 @@ struct NativeTensor {
   std::string name;
   Shape shape;
   bool is_f32 = false;      // Native storage is F32 whatever is stored.
+  bool keeps_f32 = false;   // A stored F32 is not narrowed by an asked dtype.
   int alias_of = -1;        // >= 0: the same storage as this native tensor (tied head).
   bool is_default = false;  // No key is stored; `rule` says what stands in.
   std::string rule;         // In words, for reports.
@@ -64,6 +65,7 @@ struct Fate {
   std::string reason;  // Which pattern or rule decided.
   int native = -1;     // alias: of which native tensor.
   /// weight: stored element -> the native tensor it is in. For a split key the native tensor depends on the coordinate.
+  /// Empty for a scale that was folded into other values: there is no way back.
   std::function<Home(const Coord&)> home;
 };
 

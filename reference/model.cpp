@@ -110,6 +110,7 @@ Dtype Model::native_dtype(int native) const {
   if (tensor.is_f32) return Dtype::f32;
   if (tensor.keys.empty()) return state_->decoded_dtype;
   const Dtype dtype = state_->key_dtype(tensor.keys[0]);
+  if (tensor.keeps_f32 && dtype == Dtype::f32) return dtype;
   if (state_->options.dtype && is_floating(dtype)) return *state_->options.dtype;
   for (int key : tensor.keys)
     if (state_->key_dtype(key) != dtype)

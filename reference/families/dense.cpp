@@ -4,30 +4,6 @@
 
 namespace weightproof::reference::families {
 
-std::vector<Line> top() {
-  return {{"model.embed_tokens.weight", "", Rule::same},
-          {"model.norm.weight", "", Rule::same},
-          {"lm_head.weight", "", Rule::same}};
-}
-
-std::vector<Line> norms(const std::string& layers) {
-  return {{layers + "#.{input,post_attention}_layernorm.weight", "", Rule::same}};
-}
-
-std::vector<Line> attention(const std::string& layers) {
-  return {{layers + "#.self_attn.{q,k,v,o}_proj.{weight,bias}", "", Rule::same},
-          {layers + "#.self_attn.{q,k}_norm.weight", "", Rule::same}};
-}
-
-std::vector<Line> mlp(const std::string& layers) {
-  return {{layers + "#.mlp.{gate,up,down}_proj.{weight,bias}", "", Rule::same}};
-}
-
-std::vector<Line> operator+(std::vector<Line> left, const std::vector<Line>& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
 Family dense(const std::string& id) {
   const std::string layers = "model.layers.";
   Family family;

@@ -1,0 +1,733 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every family on a small model: each stored element is in exactly one native place and the other way round, and the
+// literal values of the known traps.
+#include "reference/mapping.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "reference/model.hpp"
+#include "reference/tests/reference_testing.hpp"
+
+namespace weightproof::reference {
+namespace {
+
+using testing::Tensor;
+
+struct SmallModel {
+  std::string family, config;
+  std::vector<Key> keys;
+  std::string name_space;
+};
+
+std::string numbered(std::string pattern, std::uint64_t layer, std::uint64_t expert = 0) {
+  for (std::uint64_t number : {layer, expert}) {
+    const std::size_t at = pattern.find('#');
+    if (at != std::string::npos) pattern.replace(at, 1, std::to_string(number));
+  }
+  return pattern;
+}
+
+// Keys of one model; sizes are distinct so that a mixed-up axis cannot hide.
+class Maker {
+ public:
+  std::vector<Key> keys;
+  std::string prefix = "model.";
+  std::uint64_t H = 6, I = 4, E = 3, V = 7, Nq = 4, Nk = 2, D = 5;
+
+  void add(const std::string& name, const Shape& shape) { keys.push_back({name, shape}); }
+  void top(const std::string& head = "lm_head.weight") {
+    add(prefix + "embed_tokens.weight", {V, H});
+    add(prefix + "norm.weight", {H});
+    if (!head.empty()) add(head, {V, H});
+  }
+  void norms(std::uint64_t l) {
+    add(numbered(prefix + "layers.#.input_layernorm.weight", l), {H});
+    add(numbered(prefix + "layers.#.post_attention_layernorm.weight", l), {H});
+  }
+  void attention(std::uint64_t l, bool bias = false) {
+    const std::string at = numbered(prefix + "layers.#.self_attn.", l);
+    for (const auto& [name, rows] :
+         {std::pair<const char*, std::uint64_t>{"q", Nq * D}, {"k", Nk * D}, {"v", Nk * D}}) {
+      add(at + name + "_proj.weight", {rows, H});
+      if (bias) add(at + name + "_proj.bias", {rows});
+    }
+    add(at + "o_proj.weight", {H, Nq * D});
+  }
+  void mlp(const std::string& module, std::uint64_t width) {
+    add(module + ".gate_proj.weight", {width, H});
+    add(module + ".up_proj.weight", {width, H});
+    add(module + ".down_proj.weight", {H, width});
+  }
+  void experts(const std::string& module, bool gated = true, bool bias = false) {
+    for (std::uint64_t e = 0; e < E; ++e) {
+      const std::string at = module + "." + std::to_string(e);
+      if (gated) add(at + ".gate_proj.weight", {I, H});
+      add(at + ".up_proj.weight", {I, H});
+      add(at + ".down_proj.weight", {H, I});
+      if (!bias) continue;
+      if (gated) add(at + ".gate_proj.bias", {I});
+      add(at + ".up_proj.bias", {I});
+      add(at + ".down_proj.bias", {H});
+    }
+  }
+  void experts_w(const std::string& module) {
+    for (std::uint64_t e = 0; e < E; ++e) {
+      const std::string at = module + "." + std::to_string(e);
+      add(at + ".w1.weight", {I, H});
+      add(at + ".w2.weight", {H, I});
+      add(at + ".w3.weight", {I, H});
+    }
+  }
+};
+
+std::string config_of(const std::string& type, const std::string& more = "") {
+  return R"({"model_type":")" + type +
+         R"(","hidden_size":6,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":5,"num_hidden_layers":2)" +
+         (more.empty() ? "" : "," + more) + "}";
+}
+
+std::vector<SmallModel> small_models() {
+  std::vector<SmallModel> models;
+  const auto finish = [&](const std::string& family, const std::string& config, const Maker& m,
+                          const std::string& name_space = "model.") {
+    models.push_back({family, config, m.keys, name_space});
+  };
+  const std::string untied = R"("tie_word_embeddings":false)", tied = R"("tie_word_embeddings":true)";
+  for (const char* id : {"llama", "qwen2", "qwen3", "mistral", "smollm3", "gemma"}) {
+    Maker m;
+    m.top(std::string(id) == "gemma" ? "" : "lm_head.weight");
+    for (std::uint64_t l = 0; l < 2; ++l)
+      m.norms(l), m.attention(l, std::string(id) == "qwen2"), m.mlp(numbered("model.layers.#.mlp", l), m.I);
+    if (std::string(id) == "qwen3") m.add("model.layers.0.self_attn.q_norm.weight", {5});
+    m.add("model.layers.1.self_attn.rotary_emb.inv_freq", {2});
+    finish(id, config_of(id, std::string(id) == "gemma" ? "" : untied), m);
+  }
+  {
+    Maker m;
+    m.prefix = "";
+    m.top("");
+    for (std::uint64_t l = 0; l < 2; ++l) m.norms(l), m.attention(l), m.mlp(numbered("layers.#.mlp", l), m.I);
+    finish("llama", config_of("llama", tied), m, "");
+  }
+  {
+    Maker m;
+    m.top();
+    for (std::uint64_t l = 0; l < 2; ++l)
+      m.norms(l), m.attention(l, true), m.mlp(numbered("model.layers.#.mlp", l), m.I);
+    finish("dense_combined", config_of("llama", untied), m);
+  }
+  {
+    Maker m;
+    m.add("anything", {2, 3});
+    m.add("scalar", {});
+    m.add("empty", {0, 3});
+    finish("identity", "", m, "");
+  }
+  {
+    Maker m;
+    m.top();
+    m.norms(0);
+    m.add("model.layers.0.self_attn.qkv_proj.weight", {40, 6});
+    m.add("model.layers.0.self_attn.o_proj.weight", {6, 20});
+    m.add("model.layers.0.mlp.gate_up_proj.weight", {8, 6});
+    m.add("model.layers.0.mlp.down_proj.weight", {6, 4});
+    finish("phi3", config_of("phi3", untied), m);
+  }
+  {
+    Maker m;
+    m.top();
+    m.norms(0), m.attention(0, true), m.mlp("model.layers.0.mlp", m.I);
+    m.add("model.mtp_layers.0.input_proj.weight", {6, 12});
+    m.add("model.mtp_layers.0.mlp.up_proj.weight", {4, 6});
+    finish("mimo", config_of("mimo", untied), m);
+  }
+  {
+    Maker m;
+    m.top();
+    m.norms(0), m.attention(0), m.experts("model.layers.0.mlp.experts");
+    m.add("model.layers.0.mlp.gate.weight", {3, 6});
+    m.norms(1), m.attention(1), m.mlp("model.layers.1.mlp", 8);
+    finish("qwen3_moe", config_of("qwen3_moe", untied), m);
+    Maker stacked;
+    stacked.top();
+    stacked.norms(0);
+    stacked.add("model.layers.0.mlp.experts.gate_up_proj", {3, 8, 6});
+    stacked.add("model.layers.0.mlp.experts.down_proj", {3, 6, 4});
+    finish("qwen3_moe", config_of("qwen3_moe", untied), stacked);
+  }
+  {
+    Maker m;
+    m.top("");
+    m.norms(0), m.attention(0, true), m.experts("model.layers.0.mlp.experts", true, true);
+    m.add("model.layers.0.mlp.gate.weight", {3, 6});
+    m.add("model.layers.0.mlp.moe_statics.e_score_correction_bias", {1, 3});
+    m.mlp("model.layers.0.mlp.shared_experts", 8);
+    m.add("model.mtp_emb_norm.weight", {6});
+    finish("ernie4_5_moe", config_of("ernie4_5_moe", tied), m);
+    Maker dense;
+    dense.top("");
+    dense.norms(0), dense.attention(0), dense.mlp("model.layers.0.mlp", 8);
+    finish("ernie4_5", config_of("ernie4_5"), dense);
+  }
+  for (const char* id : {"glm4_moe", "hy_v3", "laguna", "deepseek_v3", "qwen3_next"}) {
+    const std::string name = id;
+    Maker m;
+    m.top();
+    m.norms(0), m.attention(0), m.experts("model.layers.0.mlp.experts");
+    m.add(name == "hy_v3" ? "model.layers.0.mlp.router.gate.weight" : "model.layers.0.mlp.gate.weight", {3, 6});
+    const std::map<std::string, std::string> bias{{"glm4_moe", "mlp.gate.e_score_correction_bias"},
+                                                  {"hy_v3", "mlp.expert_bias"},
+                                                  {"laguna", "mlp.experts.e_score_correction_bias"},
+                                                  {"deepseek_v3", "mlp.gate.e_score_correction_bias"}};
+    if (bias.count(name)) m.add("model.layers.0." + bias.at(name), {3});
+    m.mlp(name == "hy_v3"                            ? "model.layers.0.mlp.shared_mlp"
+          : name == "laguna" || name == "qwen3_next" ? "model.layers.0.mlp.shared_expert"
+                                                     : "model.layers.0.mlp.shared_experts",
+          8);
+    m.norms(1), m.mlp("model.layers.1.mlp", 9);
+    if (name != "laguna" && name != "qwen3_next")
+      m.add("model.layers.2.embed_tokens.weight", {7, 6});  // A layer that predicts ahead.
+    if (name == "laguna") m.add("model.layers.0.self_attn.g_proj.weight", {4, 6});
+    if (name == "deepseek_v3") {
+      m.keys.erase(std::remove_if(m.keys.begin(), m.keys.end(),
+                                  [](const Key& key) {
+                                    return key.name.find("_proj.weight") != std::string::npos &&
+                                           key.name.find("self_attn") != std::string::npos;
+                                  }),
+                   m.keys.end());
+      for (const char* proj : {"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"})
+        m.add(std::string("model.layers.0.self_attn.") + proj + ".weight", {5, 6});
+      m.add("model.layers.0.self_attn.kv_a_layernorm.weight", {5});
+    }
+    if (name == "qwen3_next") {
+      m.add("mtp.fc.weight", {6, 12});
+      m.add("model.layers.0.mlp.shared_expert_gate.weight", {1, 6});
+      m.add("model.layers.1.linear_attn.in_proj_qkvz.weight", {12, 6});
+      m.add("model.layers.1.linear_attn.conv1d.weight", {9, 1, 4});
+      m.add("model.layers.1.linear_attn.A_log", {4});
+      m.add("model.layers.1.linear_attn.dt_bias", {4});
+    }
+    finish(id, config_of(id, untied), m);
+  }
+  for (const char* id : {"mixtral", "minimax_m1", "minimax_m2"}) {
+    Maker m;
+    m.top();
+    m.norms(0), m.attention(0), m.experts_w("model.layers.0.block_sparse_moe.experts");
+    m.add("model.layers.0.block_sparse_moe.gate.weight", {3, 6});
+    if (std::string(id) == "minimax_m2") m.add("model.layers.0.block_sparse_moe.e_score_correction_bias", {3});
+    if (std::string(id) == "minimax_m1") m.add("model.layers.1.self_attn.qkv_proj.weight", {24, 6});
+    finish(id, config_of(id, untied), m);
+  }
+  {
+    Maker m;
+    m.top();
+    m.norms(0), m.attention(0);
+    m.add("model.layers.0.moe.gate.weight", {3, 6});
+    m.add("model.layers.0.moe.gate_proj.weight", {3, 4, 6});
+    m.add("model.layers.0.moe.up_proj.weight", {3, 4, 6});
+    m.add("model.layers.0.moe.down_proj.weight", {3, 6, 4});
+    m.mlp("model.layers.0.share_expert", 8);
+    finish("step3p5", config_of("step3p5", untied), m);
+  }
+  {
+    Maker m;
+    m.add("model.word_embeddings.weight", {7, 6});
+    m.add("model.norm.weight", {6});
+    m.add("lm_head.weight", {7, 6});
+    m.norms(0);
+    m.add("model.layers.0.attention.query_key_value.weight", {40, 6});
+    m.add("model.layers.0.attention.query_key_value.bias", {40});
+    m.add("model.layers.0.attention.dense.weight", {6, 20});
+    m.add("model.layers.0.attention.query_layernorm.weight", {5});
+    m.experts("model.layers.0.mlp.experts");
+    m.add("model.layers.0.mlp.gate.weight", {3, 6});
+    m.add("model.layers.0.mlp.gate.expert_bias", {3});
+    finish("ling_v2", config_of("bailing_moe", untied), m);
+  }
+  for (const bool is_mxfp4 : {true, false}) {
+    Maker m;
+    m.top();
+    m.norms(0), m.attention(0, true);
+    m.add("model.layers.0.self_attn.sinks", {4});
+    m.add("model.layers.0.mlp.router.weight", {3, 6});
+    m.add("model.layers.0.mlp.router.bias", {3});
+    m.add(std::string("model.layers.0.mlp.experts.gate_up_proj") + (is_mxfp4 ? "_blocks" : ""),
+          is_mxfp4 ? Shape{3, 8, 32} : Shape{3, 6, 8});
+    m.add(std::string("model.layers.0.mlp.experts.down_proj") + (is_mxfp4 ? "_blocks" : ""),
+          is_mxfp4 ? Shape{3, 6, 32} : Shape{3, 4, 6});
+    m.add("model.layers.0.mlp.experts.gate_up_proj_bias", {3, 8});
+    m.add("model.layers.0.mlp.experts.down_proj_bias", {3, 6});
+    finish(is_mxfp4 ? "gpt_oss" : "gpt_oss_bf16", config_of("gpt_oss", untied), m);
+  }
+  for (const std::string prefix : {"backbone.", "model."}) {
+    Maker m;
+    m.add(prefix + "embeddings.weight", {7, 6});
+    m.add(prefix + "norm_f.weight", {6});
+    m.add("lm_head.weight", {7, 6});
+    m.add(prefix + "layers.0.norm.weight", {6});
+    m.add(prefix + "layers.0.mixer.in_proj.weight", {14, 6});
+    m.add(prefix + "layers.0.mixer.conv1d.weight", {8, 1, 3});
+    for (const char* state : {"A_log", "D", "dt_bias"}) m.add(prefix + "layers.0.mixer." + state, {2});
+    m.experts(prefix + "layers.1.mixer.experts", false, true);
+    m.add(prefix + "layers.1.mixer.gate.weight", {3, 6});
+    m.add(prefix + "layers.1.mixer.gate.e_score_correction_bias", {3});
+    m.add(prefix + "layers.1.mixer.shared_experts.up_proj.weight", {5, 6});
+    m.add(prefix + "layers.2.norm.weight", {6});  // Beyond the pattern.
+    m.add("mtp.layers.0.eh_proj.weight", {6, 12});
+    m.experts("mtp.layers.1.mixer.experts", false);
+    finish("nemotron_v3", config_of("nemotron_h", R"("tie_word_embeddings":false,"hybrid_override_pattern":"ME")"), m,
+           prefix);
+  }
+  for (const bool has_experts : {true, false})
+    for (const std::string prefix : {"model.language_model.", "model."}) {
+      Maker m;
+      m.prefix = prefix;
+      m.top(has_experts ? "model.lm_head.weight" : "lm_head.weight");
+      m.norms(0), m.attention(0);
+      m.add(prefix + "layers.1.linear_attn.in_proj_qkv.weight", {11, 6});
+      m.add(prefix + "layers.1.linear_attn.A_log", {4});
+      m.add("mtp.fc.weight", {6, 12});
+      m.add("mtp.norm.weight", {6});
+      m.add("model.visual.patch_embed.proj.weight", {3, 2});
+      if (has_experts) {
+        m.add(prefix + "layers.0.mlp.experts.gate_up_proj", {3, 8, 6});
+        m.add(prefix + "layers.0.mlp.experts.down_proj", {3, 6, 4});
+        m.add(prefix + "layers.0.mlp.gate.weight", {3, 6});
+        m.add(prefix + "layers.0.mlp.shared_expert_gate.weight", {1, 6});
+        m.experts("mtp.layers.0.mlp.experts");
+      } else {
+        m.mlp(prefix + "layers.0.mlp", 8);
+      }
+      finish(has_experts ? "qwen3_5_moe" : "qwen3_5", config_of(has_experts ? "qwen3_5_moe" : "qwen3_5", untied), m,
+             prefix);
+    }
+  for (const bool has_experts : {true, false}) {
+    Maker m;
+    m.prefix = "model.language_model.";
+    m.top();
+    m.norms(0), m.attention(0);
+    m.add("model.visual.pos_embed.weight", {3, 2});
+    if (has_experts) {
+      m.add("model.language_model.layers.0.mlp.experts.gate_up_proj", {3, 6, 8});
+      m.add("model.language_model.layers.0.mlp.experts.down_proj", {3, 4, 6});
+      m.add("model.language_model.layers.0.mlp.gate.weight", {3, 6});
+    } else {
+      m.mlp("model.language_model.layers.0.mlp", 8);
+    }
+    finish(has_experts ? "qwen3_vl_moe" : "qwen3_vl", config_of(has_experts ? "qwen3_vl_moe" : "qwen3_vl", untied), m,
+           "model.language_model.");
+  }
+  {
+    Maker m;
+    m.prefix = "thinker.model.";
+    m.top("thinker.lm_head.weight");
+    m.norms(0), m.attention(0), m.experts("thinker.model.layers.0.mlp.experts");
+    m.add("thinker.visual.x.weight", {2});
+    m.add("talker.model.layers.0.x", {2});
+    m.add("code2wav.x", {2});
+    finish(
+        "qwen3_omni_moe",
+        R"({"model_type":"qwen3_omni_moe","thinker_config":{"tie_word_embeddings":false,"text_config":{"num_hidden_layers":1}}})",
+        m, "thinker.model.");
+  }
+  {
+    Maker m;
+    m.top();
+    m.norms(0), m.attention(0), m.experts_w("model.layers.0.block_sparse_moe.experts");
+    m.add("model.layers.0.block_sparse_moe.gate.weight", {3, 6});
+    m.add("model.layers.0.block_sparse_moe.gate.e_score_correction_bias", {3});
+    m.mlp("model.layers.0.block_sparse_moe.shared_experts", 8);
+    m.mlp("model.layers.1.mlp", 8);
+    m.add("model.layers.0.self_attn.A_log", {1, 1, 4, 1});
+    m.add("model.layers.0.self_attn.q_conv1d.weight", {20, 1, 4});
+    finish("kimi_linear", config_of("kimi_linear", untied), m);
+  }
+  {
+    Maker m;
+    m.add("embed.weight", {7, 6});
+    m.add("norm.weight", {6});
+    m.add("head.weight", {7, 6});
+    for (const char* end :
+         {"attn_norm.weight", "ffn_norm.weight", "attn.attn_sink", "attn.compressor.norm.weight", "attn.compressor.ape",
+          "attn.compressor.wkv.weight", "attn.indexer.compressor.norm.weight", "attn.indexer.wq_b.weight",
+          "attn.wq_a.weight", "ffn.gate.bias", "hc_attn_fn", "hc_ffn_scale"})
+      m.add(std::string("layers.0.") + end, {3, 2});
+    m.add("layers.0.ffn.gate.weight", {3, 6});
+    m.add("layers.0.ffn.gate.tid2eid", {7, 2});
+    m.add("layers.0.ffn.shared_experts.w1.weight", {4, 6});
+    m.experts_w("layers.0.ffn.experts");
+    m.add("hc_head_fn", {2});
+    m.add("mtp.0.enorm.weight", {6});
+    m.add("mtp.0.attn.wq_a.weight", {6});
+    finish("deepseek_v4", config_of("deepseek_v4", R"("tie_word_embeddings":false,"num_nextn_predict_layers":1)"), m,
+           "");
+  }
+  for (const bool is_text_only : {true, false}) {
+    Maker m;
+    m.prefix = "language_model.model.";
+    m.top("language_model.lm_head.weight");
+    m.norms(0);
+    m.add("language_model.model.layers.0.self_attn.kv_a_proj_with_mqa.weight", {5, 6});
+    m.add("language_model.model.layers.0.mlp.gate.weight", {3, 6});
+    m.add("language_model.model.layers.0.mlp.experts.gate_up_proj", {3, 8, 6});
+    m.add("language_model.model.layers.0.mlp.experts.down_proj", {3, 6, 4});
+    if (!is_text_only) m.add("vision_tower.ln_pre.weight", {6});
+    finish("mistral4", config_of(is_text_only ? "mistral4" : "mistral3", R"("text_config":{"model_type":"mistral4"})"),
+           m, "language_model.model.");
+  }
+  {
+    Maker m;
+    m.top();
+    m.norms(0), m.attention(0), m.mlp("model.layers.0.mlp", 8);
+    finish("mistral3_fp8_causal", config_of("ministral3", untied), m);
+  }
+  for (const std::string prefix : {"language_model.model.", "model.language_model."})
+    for (const char* id : {"mistral3_fp8_vlm", "gemma3"}) {
+      Maker m;
+      m.prefix = prefix;
+      m.top(prefix == "language_model.model." ? "language_model.lm_head.weight" : "lm_head.weight");
+      m.norms(0), m.attention(0), m.mlp(prefix + "layers.0.mlp", 8);
+      m.add(prefix == "language_model.model." ? "vision_tower.ln_pre.weight" : "model.vision_tower.ln_pre.weight", {6});
+      if (std::string(id) == "gemma3") m.add(prefix + "layers.0.pre_feedforward_layernorm.weight", {6});
+      finish(id, config_of(std::string(id) == "gemma3" ? "gemma3" : "mistral3", untied), m, prefix);
+    }
+  for (const std::string experts : {"experts.", "moe."}) {
+    Maker m;
+    m.prefix = "model.language_model.";
+    m.top("");
+    m.norms(0), m.attention(0), m.mlp("model.language_model.layers.0.mlp", 8);
+    m.add("model.language_model.layers.0.router.proj.weight", {3, 6});
+    m.add("model.language_model.layers.0.router.scale", {6});
+    m.add(experts == "moe." ? "model.language_model.layers.0.moe.per_expert_scale"
+                            : "model.language_model.layers.0.router.per_expert_scale",
+          {3});
+    m.add("model.language_model.layers.0." + experts + "gate_up_proj", {3, 8, 6});
+    m.add("model.language_model.layers.0." + experts + "down_proj", {3, 6, 4});
+    m.add("model.vision_tower.x", {2});
+    finish("gemma4_moe", config_of("gemma4", R"("tie_word_embeddings":true,"text_config":{"enable_moe_block":true})"),
+           m, "model.language_model.");
+  }
+  return models;
+}
+
+template <typename Visit>
+void every_coord(const Shape& shape, Visit visit) {
+  Coord at;
+  for (std::uint64_t left = count_of(shape); left > 0; --left) {
+    visit(at);
+    for (std::size_t axis = shape.size(); axis-- > 0;) {
+      if (++at[axis] < shape[axis]) break;
+      at[axis] = 0;
+    }
+  }
+}
+
+std::vector<std::string> names_of(const std::vector<Key>& keys) {
+  std::vector<std::string> names;
+  for (const Key& key : keys) names.push_back(key.name);
+  return names;
+}
+
+TEST(Mapping, EveryFamilyIsCoveredBySomeSmallModel) {
+  std::vector<std::string> missing = family_ids();
+  for (const SmallModel& model : small_models())
+    missing.erase(std::remove(missing.begin(), missing.end(), model.family), missing.end());
+  EXPECT_EQ(missing, std::vector<std::string>{"hy_mt2"});  // Another name of hy_v3.
+}
+
+TEST(Mapping, DetectionFindsFamilyAndSpelling) {
+  for (const SmallModel& model : small_models()) {
+    if (model.family == "dense_combined") continue;  // By request only.
+    const Detection found = detect(model.config, names_of(model.keys));
+    EXPECT_EQ(found.family, model.family);
+    EXPECT_EQ(found.name_space, model.name_space) << model.family;
+    EXPECT_FALSE(found.evidence.empty());
+  }
+}
+
+TEST(Mapping, IsABijectionOnEveryElement) {
+  std::uint64_t compared = 0;
+  for (const SmallModel& small : small_models()) {
+    SCOPED_TRACE(small.family + " " + small.name_space);
+    const Mapping mapping = Mapping::build(small.family, Config(small.config), small.keys);
+    EXPECT_EQ(mapping.unexpected(), std::vector<std::string>());
+    std::uint64_t stored = 0, native = 0;
+    for (std::size_t k = 0; k < mapping.keys().size(); ++k) {
+      const Fate& fate = mapping.fate(static_cast<int>(k));
+      if (fate.use != Use::weight) continue;
+      stored += count_of(mapping.keys()[k].shape);
+      every_coord(mapping.keys()[k].shape, [&](const Coord& at) {
+        const Home home = mapping.home(static_cast<int>(k), at);
+        ASSERT_GE(home.native, 0) << mapping.keys()[k].name;
+        const Place back = mapping.pull(home.native, home.at);
+        ASSERT_EQ(back.key, static_cast<int>(k));
+        ASSERT_EQ(back.at, at) << mapping.keys()[k].name;
+        ++compared;
+      });
+    }
+    for (std::size_t n = 0; n < mapping.native_tensors().size(); ++n) {
+      const NativeTensor& tensor = mapping.native_tensors()[n];
+      if (tensor.alias_of >= 0 || tensor.is_default) continue;
+      native += count_of(tensor.shape);
+      every_coord(tensor.shape, [&](const Coord& at) {
+        const Place place = mapping.pull(static_cast<int>(n), at);
+        const Home home = mapping.home(place.key, place.at);
+        ASSERT_EQ(home.native, static_cast<int>(n)) << tensor.name;
+        ASSERT_EQ(home.at, at) << tensor.name;
+      });
+    }
+    EXPECT_EQ(stored, native);
+  }
+  EXPECT_GT(compared, 10000u);
+}
+
+TEST(Mapping, PromisedRunsAreConsecutive) {
+  std::uint64_t runs = 0;
+  for (const SmallModel& small : small_models()) {
+    const Mapping mapping = Mapping::build(small.family, Config(small.config), small.keys);
+    for (const NativeTensor& tensor : mapping.native_tensors()) {
+      if (tensor.is_default) continue;
+      std::uint64_t flat = 0, first = 0;
+      int key = -1;
+      every_coord(tensor.shape, [&](const Coord& at) {
+        const Place place = tensor.pull(at);
+        const Shape& shape = mapping.keys()[static_cast<std::size_t>(place.key)].shape;
+        std::uint64_t source = 0;
+        for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+          ASSERT_LT(place.at[axis], shape[axis]);
+          source = source * shape[axis] + place.at[axis];
+        }
+        if (flat % tensor.run == 0) {
+          key = place.key;
+          first = source;
+          ++runs;
+        }
+        ASSERT_EQ(place.key, key) << tensor.name;
+        ASSERT_EQ(source, first + flat % tensor.run) << tensor.name;
+        ++flat;
+      });
+    }
+  }
+  EXPECT_GT(runs, 1000u);
+}
+
+// The native names that the layout tables spell out.
+TEST(Mapping, NativeNamesAndShapes) {
+  const auto has = [](const std::string& family, const std::vector<std::pair<std::string, Shape>>& expected) {
+    for (const SmallModel& small : small_models()) {
+      if (small.family != family) continue;
+      const Mapping mapping = Mapping::build(small.family, Config(small.config), small.keys);
+      bool all = true;
+      for (const auto& [name, shape] : expected) {
+        const int id = mapping.native_id(name);
+        all = all && id >= 0 && mapping.native_tensors()[static_cast<std::size_t>(id)].shape == shape;
+      }
+      if (all) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(has("nemotron_v3", {{"model.embed_tokens.weight", {7, 6}},
+                                  {"model.norm.weight", {6}},
+                                  {"model.layers.0.mixer._fp32_params.D", {2}},
+                                  {"model.layers.1.mixer.experts.gate_and_up_projs", {3, 6, 4}},
+                                  {"model.layers.1.mixer.experts.down_projs", {3, 4, 6}},
+                                  {"model.layers.1.mixer.experts.gate_up_proj_bias", {3, 4}},
+                                  {"mtp.layers.1.mixer.experts.down_projs", {3, 4, 6}}}));
+  EXPECT_TRUE(has("ling_v2", {{"model.layers.0.self_attn.q_proj.weight", {20, 6}},
+                              {"model.layers.0.self_attn.k_proj.bias", {10}},
+                              {"model.layers.0.self_attn.o_proj.weight", {6, 20}},
+                              {"model.layers.0.mlp.gate.e_score_correction_bias", {3}}}));
+  EXPECT_TRUE(has("gpt_oss", {{"model.layers.0.mlp.experts.gate_and_up_projs", {3, 32, 8}},
+                              {"model.layers.0.mlp.gate.bias", {3}},
+                              {"model.layers.0.mlp.experts.gate_up_proj_bias", {3, 8}}}));
+  EXPECT_TRUE(has("gpt_oss_bf16", {{"model.layers.0.mlp.experts.gate_and_up_projs", {3, 6, 8}}}));
+  EXPECT_TRUE(has("gemma4_moe", {{"model.language_model.layers.0.moe.experts.gate_and_up_projs", {3, 6, 8}},
+                                 {"model.language_model.layers.0.moe.gate.per_expert_scale", {3}},
+                                 {"model.language_model.layers.0.layer_scalar", {1}},
+                                 {"lm_head.weight", {7, 6}}}));
+  EXPECT_TRUE(has("ernie4_5_moe", {{"model.layers.0.mlp.gate.e_score_correction_bias", {3}},
+                                   {"model.layers.0.mlp.experts.gate_up_proj_bias", {3, 8}}}));
+  EXPECT_TRUE(has("qwen3_vl_moe", {{"model.language_model.layers.0.mlp.experts.gate_and_up_projs", {3, 6, 8}}}));
+  EXPECT_TRUE(has("qwen3_5_moe", {{"lm_head.weight", {7, 6}},
+                                  {"mtp.layers.0.eh_proj.weight", {6, 12}},
+                                  {"mtp.layers.0.final_layernorm.weight", {6}},
+                                  {"model.language_model.layers.0.mlp.experts.gate_and_up_projs", {3, 6, 8}},
+                                  {"model.language_model.layers.1.linear_attn._fp32_params.A_log", {4}}}));
+  EXPECT_TRUE(has("kimi_linear", {{"model.layers.0.self_attn._fp32_params.A_log", {1, 1, 4, 1}},
+                                  {"model.layers.0.mlp.shared_experts.up_proj.weight", {8, 6}}}));
+  EXPECT_TRUE(has("step3p5", {{"model.layers.0.moe.experts.gate_and_up_projs", {3, 6, 8}},
+                              {"model.layers.0.moe.gate.e_score_correction_bias", {3}}}));
+  EXPECT_TRUE(has("mistral4", {{"model.language_model.model.layers.0.mlp.gate.e_score_correction_bias", {3}},
+                               {"model.language_model.lm_head.weight", {7, 6}},
+                               {"model.vision_tower.ln_pre.weight", {6}}}));
+  EXPECT_TRUE(has("mistral4", {{"model.layers.0.mlp.experts.down_projs", {3, 4, 6}}, {"lm_head.weight", {7, 6}}}));
+  EXPECT_TRUE(has("mistral3_fp8_vlm", {{"model.language_model.layers.0.mlp.up_proj.weight", {8, 6}},
+                                       {"lm_head.weight", {7, 6}},
+                                       {"model.vision_tower.ln_pre.weight", {6}}}));
+  EXPECT_TRUE(has("deepseek_v4", {{"model.layers.0.self_attn.sinks_param.weight", {3, 2}},
+                                  {"model.layers.0.self_attn.compressor.kv_norm.weight", {3, 2}},
+                                  {"model.layers.0.self_attn.compressor.ape_param.weight", {3, 2}},
+                                  {"model.layers.0.self_attn.compressor.indexer.kv_norm.weight", {3, 2}},
+                                  {"model.layers.0.self_attn.compressor.indexer.wq_b.weight", {3, 2}},
+                                  {"model.layers.0.attn_hc.fn", {3, 2}},
+                                  {"model.hc_head.hc_fn", {2}},
+                                  {"model.layers.0.mlp.experts.gate_and_up_projs", {3, 6, 8}},
+                                  {"mtp.layers.0.enorm.weight", {6}},
+                                  {"mtp.layers.0.self_attn.wq_a.weight", {6}}}));
+  EXPECT_TRUE(has(
+      "qwen3_omni_moe",
+      {{"model.layers.0.mlp.experts.down_projs", {3, 4, 6}}, {"visual.x.weight", {2}}, {"lm_head.weight", {7, 6}}}));
+  EXPECT_TRUE(has("dense_combined", {{"model.layers.0.self_attn.qkv_proj.weight", {40, 6}},
+                                     {"model.layers.0.self_attn.qkv_proj.bias", {40}},
+                                     {"model.layers.0.mlp.gate_up_proj.weight", {8, 6}}}));
+}
+
+std::string kind_of(const std::function<void()>& act) {
+  try {
+    act();
+    return "none";
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
+}
+
+TEST(Mapping, DropsAndUnknownKeys) {
+  Maker m;
+  m.top();
+  m.norms(0), m.attention(0), m.experts("model.layers.0.mlp.experts");
+  m.add("model.layers.1.input_layernorm.weight", {6});
+  m.add("model.layers.10.input_layernorm.weight", {6});  // Beyond; as text it begins like layer 1.
+  m.add("model.layers.0.mlp.unheard_of.weight", {6});
+  m.add("model.layers.0.self_attn._extra_state", {1});
+  const Mapping mapping = Mapping::build("glm4_moe", Config(R"({"num_hidden_layers":2})"), m.keys);
+  EXPECT_EQ(mapping.unexpected(), std::vector<std::string>{"model.layers.0.mlp.unheard_of.weight"});
+  EXPECT_EQ(mapping.fate(mapping.key_id("model.layers.10.input_layernorm.weight")).use, Use::dropped);
+  EXPECT_EQ(mapping.fate(mapping.key_id("model.layers.1.input_layernorm.weight")).use, Use::weight);
+  EXPECT_EQ(mapping.fate(mapping.key_id("model.layers.0.self_attn._extra_state")).use, Use::dropped);
+}
+
+TEST(Mapping, RefusesWhatItCannotState) {
+  const auto build = [](const std::string& family, const std::string& config,
+                        const std::function<void(Maker&)>& change) {
+    Maker m;
+    m.top();
+    m.norms(0), m.experts("model.layers.0.mlp.experts");
+    change(m);
+    return kind_of([&] { Mapping::build(family, Config(config), m.keys); });
+  };
+  const auto without = [](const std::string& name) {
+    return [=](Maker& m) {
+      m.keys.erase(std::remove_if(m.keys.begin(), m.keys.end(), [&](const Key& key) { return key.name == name; }),
+                   m.keys.end());
+    };
+  };
+  EXPECT_EQ(build("qwen3_moe", "{}", [](Maker&) {}), "none");
+  const std::string lost = "model.layers.0.mlp.experts.1.down_proj.weight";
+  EXPECT_NE(build("qwen3_moe", "{}", without(lost)).find("MISSING_KEYS: expert key '" + lost), std::string::npos);
+  const std::string last = "model.layers.0.mlp.experts.2.down_proj.weight";
+  EXPECT_NE(build("qwen3_moe", R"({"num_experts":3})", without(last)).find(last), std::string::npos);
+  EXPECT_NE(build("qwen3_moe", R"({"num_experts":4})", [](Maker&) {}).find("experts.3."), std::string::npos);
+  EXPECT_NE(build("qwen3_moe", "{}", without("lm_head.weight")).find("MISSING_KEYS: 'lm_head.weight'"),
+            std::string::npos);
+  EXPECT_NE(build("qwen3_moe", R"({"tie_word_embeddings":true})", [](Maker&) {}).find("TIED_FLAG_CONFLICT"),
+            std::string::npos);
+  EXPECT_NE(
+      build("qwen3_moe", "{}", [](Maker& m) { m.add("layers.0.input_layernorm.weight", {6}); }).find("NAMESPACE_MIXED"),
+      std::string::npos);
+  EXPECT_NE(build("qwen3_moe", "{}",
+                  [](Maker& m) {
+                    m.add("model.layers.0.mlp.experts.gate_up_proj", {3, 8, 6});
+                  })
+                .find("EXPERTS_MIXED"),
+            std::string::npos);
+  EXPECT_NE(build("qwen3_moe", "{}",
+                  [](Maker& m) {
+                    m.keys.back().shape = {6, 5};
+                  })
+                .find("SHAPE_MISMATCH"),
+            std::string::npos);
+  EXPECT_NE(build("no_such_family", "{}", [](Maker&) {}).find("USAGE"), std::string::npos);
+  EXPECT_NE(build("gemma4_moe", "{}",
+                  [](Maker& m) {
+                    m.add("model.language_model.embed_tokens.weight", {7, 6});
+                    m.add("model.language_model.layers.0.experts.down_proj", {3, 6, 4});
+                  })
+                .find("MISSING_KEYS: nothing stored becomes"),
+            std::string::npos);
+}
+
+TEST(Mapping, TiedHeads) {
+  Maker m;
+  m.top("");
+  m.norms(0);
+  const auto mapping = [&](const std::string& flag) {
+    return Mapping::build("llama", Config(flag.empty() ? "{}" : R"({"tie_word_embeddings":)" + flag + "}"), m.keys);
+  };
+  const Mapping tied = mapping("true");
+  const int head = tied.native_id("lm_head.weight");
+  ASSERT_GE(head, 0);
+  EXPECT_EQ(tied.native_tensors()[static_cast<std::size_t>(head)].alias_of,
+            tied.native_id("model.embed_tokens.weight"));
+  EXPECT_EQ(tied.pull(head, {{3, 2}}).key, tied.key_id("model.embed_tokens.weight"));
+  EXPECT_TRUE(tied.defaulted().empty());
+  EXPECT_EQ(mapping("").defaulted().size(), 1u);  // The flag is absent: taken from the keys, and said so.
+  EXPECT_NE(kind_of([&] { mapping("false"); }).find("MISSING_KEYS"), std::string::npos);
+  m.add("lm_head.weight", {7, 6});
+  const Mapping both = mapping("true");
+  EXPECT_EQ(both.fate(both.key_id("lm_head.weight")).use, Use::alias);
+  EXPECT_EQ(mapping("false").native_tensors()[0].alias_of, -1);
+  m.keys.back().shape = {5, 6};  // A smaller output vocabulary is a tensor of its own.
+  EXPECT_EQ(mapping("true").fate(both.key_id("lm_head.weight")).use, Use::weight);
+}
+
+TEST(Mapping, RealIndexes) {
+  const auto shared = testing::shared_directory();
+  if (shared.empty()) GTEST_SKIP() << "no real checkpoint data here";
+  const struct {
+    const char *name, *family, *name_space;
+    std::size_t keys, dropped, unexpected;
+  } rows[] = {{"gpt-oss-20b", "gpt_oss", "model.", 459, 0,
+               48},  // The 48 scales: companions, which the overlay takes away first.
+              {"llama-3.2-3b-one-tensor-per-shard", "llama", "model.", 254, 0, 0},
+              {"smollm3-3b", "smollm3", "model.", 326, 0, 0},
+              {"gemma-2b-tied", "gemma", "model.", 164, 0, 0},
+              {"devstral-small-2507", "mistral", "model.", 363, 0, 0},
+              {"phi3-mini-slerp", "phi3", "model.", 195, 0, 0},
+              {"mimo-7b-mtp", "mimo", "model.", 451, 0, 0},
+              {"mixtral-8x22b-wizardlm2", "mixtral", "model.", 1739, 0, 0},
+              {"minimax-m1", "minimax_m1", "model.", 8243, 0, 0},
+              {"qwen3.5-moe-18b-reap", "qwen3_5_moe", "model.language_model.", 15973, 0, 0},
+              {"medgemma-27b", "gemma3", "language_model.model.", 1247, 0, 0},
+              {"cosmos-reason2-qwen3vl", "qwen3_vl", "model.language_model.", 750, 0, 0},
+              {"qwen3-1.7b-mlx", "qwen3", "model.", 310, 0, 0}};
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.name);
+    const auto directory = shared / "data" / row.name;
+    std::vector<Key> keys;
+    for (const auto& [key, shard] : read_index(directory / "model.safetensors.index.json")) keys.push_back({key, {}});
+    EXPECT_EQ(keys.size(), row.keys);
+    const Config config(read_text(directory / "config.json"));
+    const Detection found = detect(config, names_of(keys));
+    EXPECT_EQ(found.family, row.family);
+    EXPECT_EQ(found.name_space, row.name_space);
+    MappingOptions options;
+    options.names_only = true;
+    const Mapping mapping = Mapping::build(found.family, config, keys, options);
+    std::size_t dropped = 0;
+    for (std::size_t k = 0; k < keys.size(); ++k) dropped += mapping.fate(static_cast<int>(k)).use == Use::dropped;
+    EXPECT_EQ(dropped, row.dropped);
+    EXPECT_EQ(mapping.unexpected().size(), row.unexpected);
+  }
+  // MLX affine is refused by name.
+  const auto mlx = shared / "data" / "qwen3.5-27b-mlx-mixed";
+  std::vector<std::string> names;
+  for (const auto& [key, shard] : read_index(mlx / "model.safetensors.index.json")) names.push_back(key);
+  EXPECT_NE(kind_of([&] { detect(read_text(mlx / "config.json"), names); }).find("QUANT_UNSUPPORTED: MLX"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace weightproof::reference
