@@ -86,7 +86,7 @@ def check_arrows(tree):
             continue
         rooms, kinds = ARROWS[room]
         if is_test(path):
-            kinds = (*kinds, "test", "posix", "json")
+            kinds = (*kinds, "test", "posix", "json", "eigen", "cuda")
         for number, header, quoted in includes(tree, path):
             top = header.split("/")[0]
             if top in ROOMS and "/" in header:
