@@ -122,8 +122,21 @@ class ColumnPackedCodec final : public Codec {
 
 }  // namespace
 
-std::unique_ptr<const Codec> make_column_packed_codec(const Scheme& scheme, std::vector<Component> components,
+namespace {
+
+/// True where every field of the packed words equals `value`.
+bool all_fields_are(std::span<const std::byte> words, unsigned bits, std::uint32_t value) {
+  const std::uint64_t fields = words.size() * 8 / bits;
+  for (std::uint64_t i = 0; i < fields; ++i)
+    if (field_at(words.data(), i * bits, bits) != value) return false;
+  return fields != 0;
+}
+
+}  // namespace
+
+std::unique_ptr<const Codec> make_column_packed_codec(const Scheme& stated, std::vector<Component> components,
                                                       std::span<const std::vector<std::byte>> probe_bytes) {
+  Scheme scheme = stated;
   const Component weight = require(components, Role::weight);
   const Component scale = require(components, Role::scale);
   const bool is_awq = scheme.id == "awq";
@@ -173,9 +186,14 @@ std::unique_ptr<const Codec> make_column_packed_codec(const Scheme& scheme, std:
   }
   std::vector<std::uint32_t> group_index;
   if (!is_awq) {
-    const std::vector<Probe> probes = probes_of(scheme, components);
+    const std::vector<Probe> probes = probes_of(stated, components);
+    for (std::size_t p = 0; p < probes.size(); ++p)
+      if (components[probes[p].component].role == Role::zero_point &&
+          all_fields_are(probe_bytes[p], scheme.bits, 1u << (scheme.bits - 1)))
+        scheme.version = 2;
     for (std::size_t p = 0; p < probes.size(); ++p) {
       const Component& index = components[probes[p].component];
+      if (index.role != Role::group_index) continue;
       if (index.dtype != DType::i32) throw_wrong_dtype(index, "I32");
       if (probe_bytes[p].size() != ins * 4) throw_scale_shape(index, weight, to_string(Shape{ins}));
       for (std::uint64_t i = 0; i < ins; ++i) {
