@@ -283,9 +283,13 @@ TEST(HandValues, SymmetricGptqThatHoldsVersionTwoZeroPoints) {
     scales[2 * i + 1] = std::byte{0x3c};
   }
   ASSERT_EQ(probes_of(stated, components).size(), 1u);
-  EXPECT_EQ(decode(*make_codec(stated, components, std::vector{zeros}), {weight, scales, zeros})[1], -7.0f);
+  EXPECT_EQ(
+      decode(*make_codec(stated, components, std::vector<std::vector<std::byte>>{zeros}), {weight, scales, zeros})[1],
+      -7.0f);
   const std::vector<std::byte> sevens(16, std::byte{0x77});
-  EXPECT_EQ(decode(*make_codec(stated, components, std::vector{sevens}), {weight, scales, sevens})[1], -7.0f);
+  EXPECT_EQ(
+      decode(*make_codec(stated, components, std::vector<std::vector<std::byte>>{sevens}), {weight, scales, sevens})[1],
+      -7.0f);
 }
 
 TEST(HandValues, TheFormatsOwnExamples) {
