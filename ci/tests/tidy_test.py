@@ -96,6 +96,12 @@ class Arrows(Planted):
         self.write("adapters/tests/help_testing.hpp", LICENCE)
         self.write("adapters/a.cpp", f'{LICENCE}#include "adapters/tests/help_testing.hpp"\n')
         self.assert_one(includes.check_arrows, "belongs to tests")
+        # A source compiled a second time with other flags says so.
+        self.write("adapters/a.cpp", f'{LICENCE}#include "adapters/d.cpp"\n')
+        self.write("adapters/d.cpp", LICENCE)
+        self.assert_one(includes.check_arrows, "adapters/a.cpp:2:", "a source file")
+        self.write("adapters/a.cpp", f'{LICENCE}#include "adapters/d.cpp"  // NOLINT(bugprone-suspicious-include)\n')
+        self.assertEqual(self.found(includes.check_arrows), [])
 
     def test_unknown_room(self):
         self.write("loader/extra/a.cpp", LICENCE)
