@@ -209,6 +209,10 @@ class Flags(unittest.TestCase):
             found = flags.check_commands([self.command("suites/a.cpp", f"-O3 {flag}")], "/s")
             self.assertEqual([str(f) for f in found], [f"suites/a.cpp: is compiled with {flag}"])
 
+    def test_native_in_benchmarks(self):
+        found = flags.check_commands([self.command("suites/bench/a.cpp", "-march=native -ffast-math")], "/s")
+        self.assertEqual([str(f) for f in found], ["suites/bench/a.cpp: is compiled with -ffast-math"])
+
     def test_contraction(self):
         found = flags.check_commands([self.command("reference/a.cpp", "-O3")], "/s")
         self.assertEqual(len(found), 1)

@@ -25,6 +25,9 @@ def check_commands(commands, root):
             continue
         line = command.get("command") or " ".join(command["arguments"])
         for flag in FORBIDDEN.findall(line):
+            # A benchmark may measure its floor with all that this machine has: it is neither shipped nor compared bit for bit.
+            if flag.endswith("=native") and "/bench/" in path:
+                continue
             findings.append(Finding(path, 0, f"is compiled with {flag}"))
         if path.startswith(EXACT) and path.endswith(".cpp") and "/tests/" not in path and "-ffp-contract=off" not in line:
             findings.append(Finding(path, 0, "is compiled without -ffp-contract=off"))
