@@ -188,6 +188,8 @@ void Assembly::expert_gate_up(int native, const std::vector<int>& gate, const st
   need_shape(up[0], shape(gate[0]));
   const std::uint64_t I = shape(gate[0])[0], H = shape(gate[0])[1];
   n.shape = {gate.size(), H, 2 * I};
+  n.run = I;
+  n.step = H;
   n.pull = [=](const Coord& c) {
     const std::uint64_t e = c[0], h = c[1], j = c[2];
     return j < I ? stored(gate[e], coord(j, h)) : stored(up[e], coord(j - I, h));
@@ -204,6 +206,8 @@ void Assembly::expert_swapped(int native, const std::vector<int>& keys) {
   if (!has_shapes_) return;
   need_rank(keys[0], 2);
   n.shape = {keys.size(), shape(keys[0])[1], shape(keys[0])[0]};
+  n.run = n.shape[2];
+  n.step = n.shape[1];
   n.pull = [=](const Coord& c) { return stored(keys[c[0]], coord(c[2], c[1])); };
   for (std::size_t e = 0; e < keys.size(); ++e)
     set_home(keys[e], [=](const Coord& c) { return Home{native, coord(e, c[1], c[0])}; });
@@ -245,11 +249,13 @@ void Assembly::stacked_swap(int native, int key, int factor) {
   if (!has_shapes_) return;
   need_rank(key, 3);
   n.shape = {shape(key)[0], shape(key)[2], shape(key)[1]};
+  n.run = n.shape[2];
+  n.step = n.shape[1];
   if (factor >= 0) need_shape(factor, {n.shape[0]});
   n.pull = [=](const Coord& c) {
     Place place = stored(key, coord(c[0], c[2], c[1]));
     place.factor_key = factor;
-    place.factor_at = coord(c[0]);
+    place.factor_at = c[0];
     return place;
   };
   set_home(key, [=](const Coord& c) { return Home{native, coord(c[0], c[2], c[1])}; });
@@ -263,6 +269,8 @@ void Assembly::stacked_gate_up(int native, int gate, int up) {
   need_shape(up, shape(gate));
   const std::uint64_t I = shape(gate)[1];
   n.shape = {shape(gate)[0], shape(gate)[2], 2 * I};
+  n.run = I;
+  n.step = n.shape[1];
   n.pull = [=](const Coord& c) {
     return c[2] < I ? stored(gate, coord(c[0], c[2], c[1])) : stored(up, coord(c[0], c[2] - I, c[1]));
   };

@@ -36,8 +36,8 @@ struct Place {
   int key = -1;
   Coord at;
   float value = 0;      // Of a constant.
-  int factor_key = -1;  // >= 0: the stored value is multiplied by the element factor_at of this key (gemma4 fold).
-  Coord factor_at;
+  int factor_key = -1;  // >= 0: the stored value is multiplied by element factor_at of this 1-D key (gemma4 fold).
+  std::uint64_t factor_at = 0;
 };
 struct Home {
   int native = -1;
@@ -55,8 +55,10 @@ struct NativeTensor {
   std::vector<int> keys;    // The keys its elements come from.
   /// Element of this tensor -> stored element. Coordinates are not checked.
   std::function<Place(const Coord&)> pull;
-  /// Any `run` native elements, counted row-major from a multiple of `run`, lie in one key, consecutive and in order.
-  std::uint64_t run = 1;
+  /// Any `run` native elements, counted row-major from a multiple of `run`, lie in one key in order, `step` stored
+  /// elements apart, along one stored axis if step is not 1. Holds for every rule; a test compares it with pull,
+  /// element by element.
+  std::uint64_t run = 1, step = 1;
 };
 
 enum class Use { weight, alias, dropped, unexpected };

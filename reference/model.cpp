@@ -7,6 +7,28 @@
 namespace weightproof::reference {
 namespace fs = std::filesystem;
 
+namespace {
+
+std::uint64_t flat_of(const Shape& shape, const Coord& at) {
+  std::uint64_t flat = 0;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) flat = flat * shape[axis] + at[axis];
+  return flat;
+}
+
+Coord coord_of(const Shape& shape, std::uint64_t flat) {
+  Coord at;
+  for (std::size_t axis = shape.size(); axis-- > 0; flat /= shape[axis]) at[axis] = flat % shape[axis];
+  return at;
+}
+
+// `width` bytes, low byte first.
+void put(std::span<std::byte> into, std::uint64_t index, unsigned width, std::uint64_t code) {
+  std::byte* out = into.data() + index * width;
+  for (unsigned b = 0; b < width; ++b) out[b] = static_cast<std::byte>(code >> (8 * b));
+}
+
+}  // namespace
+
 struct Model::State {
   Checkpoint checkpoint;
   Config config;
@@ -42,16 +64,46 @@ struct Model::State {
     if (place.factor_key < 0) return value(place.key, place.at, target);
     // Product in F32, one rounding.
     const float product =
-        as_float(value_f32(place.key, place.at)) * as_float(value_f32(place.factor_key, place.factor_at));
+        as_float(value_f32(place.key, place.at)) * as_float(value_f32(place.factor_key, Coord{{place.factor_at}}));
     return from_f32(target, bits_of_float(product));
   }
-  static std::uint64_t flat_of(const Shape& shape, const Coord& at) {
-    std::uint64_t flat = 0;
-    for (std::size_t axis = 0; axis < shape.size(); ++axis) flat = flat * shape[axis] + at[axis];
-    return flat;
-  }
+  // `count` elements that begin at `place` and lie `step` stored elements apart.
+  void fill(const Place& place, std::uint64_t step, std::uint64_t count, Dtype target, std::span<std::byte> into);
   Dtype key_dtype(int key) const { return logical(key).decoder ? decoded_dtype : logical(key).weight->dtype; }
 };
+
+void Model::State::fill(const Place& place, std::uint64_t step, std::uint64_t count, Dtype target,
+                        std::span<std::byte> into) {
+  const unsigned bits = bits_of(target), width = bits / 8;
+  const Logical* source = place.kind == Kind::stored && place.factor_key < 0 ? &logical(place.key) : nullptr;
+  if (source && !source->decoder && source->weight->dtype == target && step == 1 && (count > 16 || bits < 8)) {
+    // Bytes move as they are.
+    const std::uint64_t first = flat_of(source->shape, place.at) * bits;
+    if (first % 8 != 0 || count * bits % 8 != 0)
+      throw Failure("MisalignedSlice", "a row of '" + source->name + "' begins or ends inside a byte");
+    checkpoint.read_bytes(*source->weight, first / 8, into.first(static_cast<std::size_t>(count * bits / 8)));
+  } else if (source && !source->decoder) {
+    const TensorEntry& weight = *source->weight;
+    const std::uint64_t first = flat_of(source->shape, place.at);
+    for (std::uint64_t k = 0; k < count; ++k)
+      put(into, k, width, cast(weight.dtype, blocks->code(weight, first + k * step), target));
+  } else if (place.kind == Kind::constant) {
+    for (std::uint64_t k = 0; k < count; ++k) put(into, k, width, place_value(place, target));
+  } else {
+    // Decoded: walk the coordinate along the axis whose stride is the step.
+    Place each = place;
+    const Shape& shape = logical(place.key).shape;
+    std::size_t axis = shape.size();
+    for (std::uint64_t stride = 1; axis > 0 && (stride *= shape[axis - 1]) <= step;) --axis;
+    for (std::uint64_t k = 0; k < count; ++k) {
+      put(into, k, width, place_value(each, target));
+      for (std::size_t a = axis; a-- > 0;) {
+        if (++each.at[a] < shape[a]) break;
+        each.at[a] = 0;
+      }
+    }
+  }
+}
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Model::~Model() = default;
@@ -122,10 +174,14 @@ std::uint64_t Model::element(int native, const Coord& at, Dtype dtype) const {
   return state_->place_value(mapping().pull(native, at), dtype);
 }
 
-Bytes Model::region(std::string_view native, const Box& box) const {
+int Model::native_or_fail(std::string_view native) const {
   const int id = mapping().native_id(native);
   if (id < 0) throw Failure("TensorNotFound", "'" + std::string(native) + "' is no native tensor");
-  return region(id, box);
+  return id;
+}
+Bytes Model::region(std::string_view native, const Box& box) const { return region(native_or_fail(native), box); }
+Bytes Model::region(std::string_view native, const Box& box, Dtype dtype) const {
+  return region(native_or_fail(native), box, dtype);
 }
 Bytes Model::region(int native, const Box& box) const { return region(native, box, native_dtype(native)); }
 
@@ -143,53 +199,27 @@ Bytes Model::region(int native, const Box& box, Dtype asked) const {
   if (count * bits % 8 != 0) throw Failure("MisalignedSlice", "the box of '" + tensor.name + "' ends inside a byte");
   Bytes out(static_cast<std::size_t>(count * bits / 8));
 
-  // Along the last axis: pieces that the mapping promises to be consecutive in one key, or single elements.
-  const std::uint64_t row = rank == 0 ? 1 : box.extent[rank - 1];
+  // Axes that are taken whole merge with the one in front of them into one row of consecutive native elements.
+  std::size_t outer = rank;
+  std::uint64_t row = 1;
+  while (outer > 0) {
+    --outer;
+    row *= box.extent[outer];
+    if (box.extent[outer] != tensor.shape[outer]) break;
+  }
   Coord at;
   for (std::size_t axis = 0; axis < rank; ++axis) at[axis] = box.start[axis];
-  Bytes raw;
-  for (std::uint64_t done = 0; done < count;) {
+  for (std::uint64_t done = 0; done < count; done += row) {
+    const std::uint64_t first = flat_of(tensor.shape, at);
     for (std::uint64_t i = 0; i < row;) {
-      const Place place = tensor.pull(at);
-      const Logical* source =
-          place.kind == Kind::stored && place.factor_key < 0 ? &state_->logical(place.key) : nullptr;
-      const bool is_plain = source && !source->decoder;
-      const std::uint64_t flat = tensor.run > 1 ? State::flat_of(tensor.shape, at) : 0;
-      const std::uint64_t piece = is_plain ? std::min(row - i, tensor.run - flat % tensor.run) : 1;
+      // A piece the mapping promises to lie in one key, evenly spaced.
+      const std::uint64_t piece = std::min(row - i, tensor.run - (first + i) % tensor.run);
+      const Place place = tensor.pull(coord_of(tensor.shape, first + i));
       const std::span<std::byte> into = std::span(out).subspan(static_cast<std::size_t>((done + i) * bits / 8));
-      if (is_plain && source->weight->dtype == target && (piece > 1 || bits < 8)) {
-        const std::uint64_t first = State::flat_of(source->shape, place.at) * bits;
-        if (first % 8 != 0 || piece * bits % 8 != 0 || (done + i) * bits % 8 != 0)
-          throw Failure("MisalignedSlice", "a row of the box of '" + tensor.name + "' begins or ends inside a byte");
-        checkpoint().read_bytes(*source->weight, first / 8, into.first(static_cast<std::size_t>(piece * bits / 8)));
-      } else if (is_plain && piece > 1 && bits_of(source->weight->dtype) >= 8) {
-        const unsigned width = bits_of(source->weight->dtype) / 8, out_width = static_cast<unsigned>(bits / 8);
-        raw.resize(static_cast<std::size_t>(piece * width));
-        checkpoint().read_bytes(*source->weight, State::flat_of(source->shape, place.at) * width, raw);
-        for (std::uint64_t k = 0; k < piece; ++k) {
-          std::uint64_t code = 0;
-          for (unsigned b = 0; b < width; ++b)
-            code |= std::to_integer<std::uint64_t>(raw[static_cast<std::size_t>(k * width + b)]) << (8 * b);
-          code = cast(source->weight->dtype, code, target);
-          for (unsigned b = 0; b < out_width; ++b)
-            into[static_cast<std::size_t>(k * out_width + b)] = static_cast<std::byte>(code >> (8 * b));
-        }
-      } else {
-        Coord each = at;
-        for (std::uint64_t k = 0; k < piece; ++k) {
-          const std::uint64_t code = k == 0 ? state_->place_value(place, target) : element(native, each, target);
-          for (unsigned b = 0; b < bits / 8; ++b)
-            into[static_cast<std::size_t>(k * bits / 8 + b)] = static_cast<std::byte>(code >> (8 * b));
-          if (rank) ++each[rank - 1];
-        }
-      }
+      state_->fill(place, tensor.step, piece, target, into);
       i += piece;
-      if (rank) at[rank - 1] += piece;
     }
-    done += row;
-    if (rank == 0) break;
-    at[rank - 1] = box.start[rank - 1];
-    for (std::size_t axis = rank - 1; axis-- > 0;) {
+    for (std::size_t axis = outer; axis-- > 0;) {
       if (++at[axis] < box.start[axis] + box.extent[axis]) break;
       at[axis] = box.start[axis];
     }

@@ -44,8 +44,9 @@ class Model {
   Dtype native_dtype(int native) const;
   /// Elements of a box of a native tensor, dense, row-major. Throws Failure (TensorNotFound, SliceOutOfRange, ...).
   Bytes region(std::string_view native, const Box& box) const;
+  Bytes region(std::string_view native, const Box& box, Dtype dtype) const;
   Bytes region(int native, const Box& box) const;
-  /// The same cast to a dtype instead of native_dtype. Integer tensors keep theirs.
+  /// With a dtype: cast to it instead of native_dtype. Integer tensors keep theirs.
   Bytes region(int native, const Box& box, Dtype dtype) const;
   /// One element: dtype code in the low bits, found by the pull alone. The slow form of region().
   std::uint64_t element(int native, const Coord& at, Dtype dtype) const;
@@ -64,6 +65,7 @@ class Model {
  private:
   struct State;
   explicit Model(std::unique_ptr<State> state);
+  int native_or_fail(std::string_view native) const;
   std::unique_ptr<State> state_;
 };
 

@@ -14,8 +14,6 @@ namespace {
 
 using schemes::Entry;
 
-constexpr std::uint64_t k_block_bytes = 8192;
-
 bool ends_with(const std::string& text, std::string_view end) {
   return text.size() >= end.size() && std::string_view(text).substr(text.size() - end.size()) == end;
 }
@@ -288,35 +286,21 @@ void Finder::leftovers() {
 
 }  // namespace
 
-const std::byte* Blocks::at(const TensorEntry& entry, std::uint64_t offset) {
-  const auto slot = static_cast<std::size_t>(&entry - checkpoint_->tensors().data());
+const std::byte* Blocks::load(const TensorEntry& entry, std::uint64_t offset) {
   const std::uint64_t size = entry.end - entry.begin, number = offset / k_block_bytes;
   if (offset >= size) throw Failure("SliceOutOfRange", "element beyond the end of '" + entry.key + "'");
-  auto& blocks = slots_[slot];
+  if (bytes_ >= bytes_max_) {
+    for (auto& blocks : slots_) std::vector<std::unique_ptr<std::byte[]>>().swap(blocks);
+    bytes_ = 0;
+  }
+  auto& blocks = slots_[static_cast<std::size_t>(&entry - checkpoint_->tensors().data())];
   if (blocks.empty()) blocks.resize(static_cast<std::size_t>((size + k_block_bytes - 1) / k_block_bytes));
   auto& block = blocks[static_cast<std::size_t>(number)];
-  if (!block) {
-    if (bytes_ >= bytes_max_) {
-      for (auto& other : slots_) std::vector<std::unique_ptr<std::byte[]>>().swap(other);
-      bytes_ = 0;
-      return at(entry, offset);
-    }
-    const std::uint64_t length = std::min(k_block_bytes, size - number * k_block_bytes);
-    block.reset(new std::byte[k_block_bytes]);
-    checkpoint_->read_bytes(entry, number * k_block_bytes, std::span(block.get(), static_cast<std::size_t>(length)));
-    bytes_ += k_block_bytes;
-  }
+  block.reset(new std::byte[k_block_bytes]);
+  const std::uint64_t length = std::min(k_block_bytes, size - number * k_block_bytes);
+  checkpoint_->read_bytes(entry, number * k_block_bytes, std::span(block.get(), static_cast<std::size_t>(length)));
+  bytes_ += k_block_bytes;
   return block.get() + offset % k_block_bytes;
-}
-
-std::uint64_t Blocks::code(const TensorEntry& entry, std::uint64_t flat) {
-  const unsigned bits = bits_of(entry.dtype);
-  if (bits == 4) return byte(entry, flat / 2) >> (flat % 2 * 4) & 15u;
-  if (bits == 6) throw Failure("DTYPE_UNSUPPORTED", "'" + entry.key + "' has 6-bit elements");
-  const std::byte* first = at(entry, flat * (bits / 8));
-  std::uint64_t code = 0;
-  for (unsigned i = 0; i < bits / 8; ++i) code |= std::to_integer<std::uint64_t>(first[i]) << (8 * i);
-  return code;
 }
 
 Overlay find_overlay(const Checkpoint& checkpoint, const Config& config, const Json* quantization) {

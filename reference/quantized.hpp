@@ -19,6 +19,8 @@ namespace weightproof::reference {
 /// Random access to stored tensors in small blocks that are kept until `bytes_max` are held, then all dropped.
 class Blocks {
  public:
+  static constexpr std::uint64_t k_block_bytes = 8192;
+
   Blocks(const Checkpoint& checkpoint, std::uint64_t bytes_max) : checkpoint_(&checkpoint), bytes_max_(bytes_max) {
     slots_.resize(checkpoint.tensors().size());
   }
@@ -26,14 +28,43 @@ class Blocks {
     return std::to_integer<std::uint8_t>(*at(entry, offset));
   }
   /// The code of one element, in the low bits. Sub-byte elements: low bits of a byte first. Not for F6.
-  std::uint64_t code(const TensorEntry& entry, std::uint64_t flat);
-  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  std::uint64_t code(const TensorEntry& entry, std::uint64_t flat) {
+    // Little-endian, and no element straddles a block: k_block_bytes is a multiple of every width.
+    switch (bits_of(entry.dtype)) {
+      case 8:
+        return byte(entry, flat);
+      case 16:
+        return join<2>(at(entry, flat * 2));
+      case 32:
+        return join<4>(at(entry, flat * 4));
+      case 64:
+        return join<8>(at(entry, flat * 8));
+      case 4:
+        return byte(entry, flat / 2) >> (flat % 2 * 4) & 15u;
+      default:
+        throw Failure("DTYPE_UNSUPPORTED", "'" + entry.key + "' has 6-bit elements");
+    }
+  }
 
  private:
   const Checkpoint* checkpoint_;
   std::uint64_t bytes_max_, bytes_ = 0;
   std::vector<std::vector<std::unique_ptr<std::byte[]>>> slots_;
-  const std::byte* at(const TensorEntry& entry, std::uint64_t offset);
+
+  template <std::size_t Width>
+  static std::uint64_t join(const std::byte* first) {
+    std::uint64_t code = 0;
+    for (std::size_t i = 0; i < Width; ++i) code |= std::to_integer<std::uint64_t>(first[i]) << (8 * i);
+    return code;
+  }
+  const std::byte* at(const TensorEntry& entry, std::uint64_t offset) {
+    const auto& blocks = slots_[static_cast<std::size_t>(&entry - checkpoint_->tensors().data())];
+    const auto number = static_cast<std::size_t>(offset / k_block_bytes);
+    if (number < blocks.size() && blocks[number] && offset < entry.end - entry.begin)
+      return blocks[number].get() + offset % k_block_bytes;
+    return load(entry, offset);
+  }
+  const std::byte* load(const TensorEntry& entry, std::uint64_t offset);
 };
 
 /// F32 bits of one element; NaN is 7fc00000.
