@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "suites/cli/console.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "suites/support/json_writer.hpp"
+#include "suites/support/text.hpp"
+
+namespace weightproof::suites::cli {
+namespace {
+
+constexpr std::size_t k_buffer_bytes = 1 << 16;
+
+bool has_text(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+bool is_dumb_terminal() {
+  const char* term = std::getenv("TERM");
+  return term == nullptr || std::strcmp(term, "dumb") == 0;
+}
+
+void write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      if (errno == EPIPE) {
+        throw BrokenPipe{};
+      }
+      ErrorFacts facts;
+      facts.file = "standard output";
+      facts.hint = "send the output somewhere that can be written";
+      throw Error(ErrorCode::io_error, std::string("cannot write to standard output: ") + std::strerror(errno), facts);
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+std::string_view escape_of(Tone tone) {
+  switch (tone) {
+    case Tone::plain:
+      return "";
+    case Tone::strong:
+      return "\x1b[1m";
+    case Tone::muted:
+    case Tone::skip:
+      return "\x1b[2m";
+    case Tone::pass:
+      return "\x1b[32m";
+    case Tone::warn:
+      return "\x1b[33m";
+    case Tone::fail:
+      return "\x1b[31m";
+    case Tone::error:
+      return "\x1b[35m";
+  }
+  return "";
+}
+
+}  // namespace
+
+Console::Console() : can_draw_(::isatty(STDERR_FILENO) == 1 && !is_dumb_terminal()) {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) {
+    width_ = std::min<unsigned>(size.ws_col, 120);
+  }
+  set_color(ColorChoice::automatic);
+}
+
+Console::~Console() = default;
+
+void Console::set_color(ColorChoice choice) {
+  if (choice != ColorChoice::automatic) {
+    has_color_ = choice == ColorChoice::always;
+  } else if (has_text("NO_COLOR")) {
+    has_color_ = false;
+  } else if (has_text("CLICOLOR_FORCE") && std::strcmp(std::getenv("CLICOLOR_FORCE"), "0") != 0) {
+    has_color_ = true;
+  } else {
+    has_color_ = ::isatty(STDOUT_FILENO) == 1 && !is_dumb_terminal();
+  }
+}
+
+void Console::write_stdout(std::string_view text) { write_all(STDOUT_FILENO, text); }
+
+void Console::out(std::string_view text) {
+  buffer_ += text;
+  if (buffer_.size() > k_buffer_bytes) {
+    flush();
+  }
+}
+
+void Console::line(std::string_view text) {
+  buffer_ += text;
+  out("\n");
+}
+
+void Console::flush() {
+  if (buffer_.empty()) {
+    return;
+  }
+  // Emptied first: what could not be written is not tried again.
+  const std::string text = std::move(buffer_);
+  buffer_.clear();
+  write_stdout(text);
+}
+
+std::string Console::styled(Tone tone, std::string_view text) const {
+  const std::string_view escape = has_color_ ? escape_of(tone) : std::string_view{};
+  if (escape.empty()) {
+    return std::string(text);
+  }
+  std::string out(escape);
+  out += text;
+  out += "\x1b[0m";
+  return out;
+}
+
+void Console::note(std::string_view text) {
+  end_progress();
+  std::string line(text);
+  line += '\n';
+  try {
+    write_all(STDERR_FILENO, line);
+  } catch (...) {  // stderr is gone: there is nobody left to tell
+  }
+}
+
+void Console::error(const Error& error, std::string_view verb) {
+  std::string line = "weightproof";
+  if (!verb.empty()) {
+    line += ' ';
+    line += verb;
+  }
+  line += ": " + std::string(to_string(error.code())) + ": " + printable(error.message(), 2000);
+  if (!error.facts().hint.empty()) {
+    line += "; " + printable(error.facts().hint, 1000);
+  }
+  note(line);
+  if (!is_json_) {
+    return;
+  }
+  const ErrorFacts& facts = error.facts();
+  JsonWriter json([this](std::string_view text) { out(text); });
+  const auto text_or_null = [&](std::string_view name, std::string_view text) {
+    json.name(name);
+    if (text.empty()) {
+      json.null();
+    } else {
+      json.value(text);
+    }
+  };
+  json.begin_object().member("schema", "weightproof.error/1").name("error").begin_object();
+  json.member("code", to_string(error.code()));
+  json.member("class", to_string(class_of(error.code())));
+  text_or_null("format_class", format_name_of(error.code()));
+  json.member("message", error.message());
+  text_or_null("file", facts.file);
+  json.name("keys").begin_array();
+  for (const std::string& key : facts.keys) {
+    json.value(key);
+  }
+  json.end_array();
+  text_or_null("expected", facts.expected);
+  text_or_null("actual", facts.actual);
+  json.name("rank");
+  if (facts.rank) {
+    json.value(*facts.rank);
+  } else {
+    json.null();
+  }
+  text_or_null("hint", facts.hint);
+  text_or_null("check", error.check());
+  json.end_object().end_object();
+  json.flush();
+  out("\n");
+}
+
+void Console::progress(std::string_view what, std::uint64_t done, std::uint64_t total) {
+  if (!can_draw_ || is_quiet_) {
+    return;
+  }
+  const std::unique_lock lock(progress_mutex_, std::try_to_lock);
+  const auto now = std::chrono::steady_clock::now();
+  if (!lock.owns_lock() || now - last_drawn_ < std::chrono::milliseconds(100)) {
+    return;
+  }
+  last_drawn_ = now;
+  has_drawn_ = true;
+  std::string line = "\r\x1b[K" + std::string(what) + ' ' + human_bytes(done);
+  if (total > 0) {
+    line += " of " + human_bytes(total) + " (" + std::to_string(done * 100 / total) + " %)";
+  }
+  try {
+    write_all(STDERR_FILENO, line);
+  } catch (...) {  // a picture that cannot be drawn is no failure
+  }
+}
+
+void Console::end_progress() {
+  const std::lock_guard lock(progress_mutex_);
+  if (has_drawn_) {
+    has_drawn_ = false;
+    try {
+      write_all(STDERR_FILENO, "\r\x1b[K");
+    } catch (...) {  // as above
+    }
+  }
+}
+
+}  // namespace weightproof::suites::cli

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <csignal>
+#include <exception>
+#include <new>
+
+#include "loader/core/error.hpp"
+#include "suites/cli/verbs.hpp"
+#include "suites/support/text.hpp"
+
+namespace weightproof::suites::cli {
+namespace {
+
+constexpr std::array k_verbs = {
+    VerbSpec{"inspect", "CHECKPOINT", "what is in a checkpoint: family, dtypes, files, problems",
+             "Describes a directory, one .safetensors file, an index file or a Hugging Face cache directory from its "
+             "metadata alone. The exit status is 0 also where problems are found; `verify` judges.",
+             "weightproof inspect ./model  # family, dtypes, sizes, problems\n"
+             "weightproof inspect ./model --tensors  # every tensor with its file, shape and offset\n"
+             "weightproof inspect model.safetensors.index.json --keys-only  # an index without its weights",
+             1, 1, &run_inspect},
+    VerbSpec{"verify", "CHECKPOINT", "judge a checkpoint: files, names, shapes, ties, values",
+             "Runs every check that the input allows and lists those that were skipped with the reason. Weights are "
+             "streamed through small buffers, so a checkpoint larger than memory is no problem.",
+             "weightproof verify ./model  # judge a checkpoint\n"
+             "weightproof verify ./model --report report  # and write report.html, report.json, junit.xml\n"
+             "weightproof verify ./model --keys-only  # config.json and index alone, before any download\n"
+             "weightproof verify ./model --strict --expect known.json  # for CI",
+             1, 1, &run_verify},
+    VerbSpec{"fixture", "FAMILY --out DIR", "make a synthetic checkpoint, whole or broken in a named way",
+             "Checkpoints are deterministic: same family, preset, seed and version give the same bytes. Every element "
+             "says by its value which tensor and which coordinate it belongs to.",
+             "weightproof fixture --list  # families, presets and faults\n"
+             "weightproof fixture llama --out sample  # a small whole checkpoint\n"
+             "weightproof fixture llama --break drop-tensor --out broken  # the same with one fault",
+             0, 1, &run_fixture},
+    VerbSpec{"explain", "[ID]", "what a check or an error code means and how to mend it",
+             "Without ID all checks and codes are listed.",
+             "weightproof explain keys.missing\nweightproof explain SHARD_MISSING\nweightproof explain  # list them all",
+             0, 1, &run_explain},
+    VerbSpec{"doctor", "", "what this machine offers: CPU, memory, GPU, file system",
+             "Says what weightproof found and what it will therefore do, for bug reports and for surprises in timings.",
+             "weightproof doctor\nweightproof doctor --json", 0, 0, &run_doctor},
+    VerbSpec{"report", "REPORT.json --out DIR", "render a report again from its report.json",
+             "Reads a report.json written by --report and writes the other documents beside each other.",
+             "weightproof report report/report.json --out pages", 1, 1, &run_report},
+    VerbSpec{"adapters", "list | show FAMILY", "the model families, and one family's mapping as a table",
+             "`show` prints which stored tensor fills which part of which native tensor. Sizes come from --config, or "
+             "from a small built-in configuration.",
+             "weightproof adapters list\nweightproof adapters show llama\n"
+             "weightproof adapters show qwen3 --config ./model/config.json",
+             1, 2, &run_adapters},
+};
+
+Error usage(std::string message, std::string hint) {
+  ErrorFacts facts;
+  facts.hint = std::move(hint);
+  return Error(ErrorCode::usage, std::move(message), std::move(facts));
+}
+
+int exit_status_of(const Error& error) {
+  return class_of(error.code()) == ErrorClass::usage ? k_exit_usage : k_exit_impossible;
+}
+
+int run_words(std::span<const std::string> words, Console& console, std::string_view& verb_name) {
+  if (words.empty()) {
+    console.out(help_text());
+    return k_exit_usage;
+  }
+  const std::string& first = words.front();
+  if (first == "--help" || first == "-h") {
+    console.out(help_text());
+    return k_exit_done;
+  }
+  if (first == "--version" || first == "-V") {
+    console.line("weightproof " WEIGHTPROOF_VERSION);
+    return k_exit_done;
+  }
+  if (first == "help") {
+    const VerbSpec* verb = words.size() > 1 ? find_verb(words[1]) : nullptr;
+    console.out(verb == nullptr ? help_text() : help_text(*verb, true));
+    return k_exit_done;
+  }
+  const VerbSpec* verb = find_verb(first);
+  if (verb == nullptr) {
+    std::vector<std::string_view> names;
+    for (const VerbSpec& row : k_verbs) {
+      names.push_back(row.name);
+    }
+    const std::string_view near = nearest(first, names);
+    throw usage("there is no verb '" + printable(first) + "'",
+                near.empty() ? "`weightproof --help` lists the verbs" : "did you mean " + std::string(near) + "?");
+  }
+  verb_name = verb->name;
+  const auto rest = words.subspan(1);
+  for (const std::string& word : rest) {
+    if (word == "--json" || word == "-j") {
+      console.set_json(true);  // also for what is wrong with the rest of the command line
+    }
+    if (word == "--") {
+      break;
+    }
+    if (word == "--help" || word == "-h") {
+      console.out(help_text(*verb, word == "--help"));
+      return k_exit_done;
+    }
+    if (word == "--version") {
+      console.line("weightproof " WEIGHTPROOF_VERSION);
+      return k_exit_done;
+    }
+  }
+  const Arguments arguments = parse_arguments(verb->name, rest);
+  console.set_json(arguments.flag("--json"));
+  console.set_quiet(arguments.flag("--quiet"));
+  const std::string color = arguments.text("--color", "auto");
+  console.set_color(color == "always"  ? ColorChoice::always
+                    : color == "never" ? ColorChoice::never
+                                       : ColorChoice::automatic);
+  const std::size_t given = arguments.positionals().size();
+  if (given < verb->positionals_min || given > verb->positionals_max) {
+    const std::string form = "weightproof " + std::string(verb->name) +
+                             (verb->form.empty() ? std::string() : ' ' + std::string(verb->form));
+    throw usage(given < verb->positionals_min ? std::string(verb->name) + " wants an argument more"
+                                              : "'" + printable(arguments.positionals()[verb->positionals_max]) +
+                                                    "' is one argument too many",
+                "it is written: " + form);
+  }
+  return verb->run(arguments, console);
+}
+
+}  // namespace
+
+std::span<const VerbSpec> all_verbs() { return k_verbs; }
+
+const VerbSpec* find_verb(std::string_view name) {
+  for (const VerbSpec& verb : k_verbs) {
+    if (verb.name == name) {
+      return &verb;
+    }
+  }
+  return nullptr;
+}
+
+int run(std::span<const std::string> words) {
+  std::signal(SIGPIPE, SIG_IGN);
+  Console console;
+  std::string_view verb;
+  try {
+    int status = k_exit_impossible;
+    try {
+      status = run_words(words, console, verb);
+      console.end_progress();
+    } catch (const Error& error) {
+      console.error(error, verb);
+      status = exit_status_of(error);
+    } catch (const std::bad_alloc&) {
+      console.error(Error(ErrorCode::alloc_failed, "out of memory"), verb);
+    } catch (const std::exception& error) {
+      ErrorFacts facts;
+      facts.hint = "this is a defect of weightproof; report it with the command";
+      console.error(Error(ErrorCode::internal, error.what(), facts), verb);
+    }
+    console.flush();
+    return status;
+  } catch (const BrokenPipe&) {
+    return k_exit_done;
+  } catch (const Error& error) {  // standard output cannot be written
+    console.set_json(false);
+    console.error(error, verb);
+    return k_exit_impossible;
+  }
+}
+
+}  // namespace weightproof::suites::cli
