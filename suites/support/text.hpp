@@ -32,7 +32,4 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// The candidate nearest to `word`; empty where none is near enough to be meant.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 
-/// '*' any run, '?' one character; the whole of `text` must match. Linear in practice, never exponential.
-bool glob_match(std::string_view pattern, std::string_view text);
-
 }  // namespace weightproof::suites

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "suites/verify/context.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "loader/core/glob.hpp"
+#include "suites/support/text.hpp"
+
+namespace weightproof::suites {
+namespace {
+
+ConfigValue without_tie_flag(const ConfigValue& config, bool is_top = true) {
+  ConfigValue::Object members;
+  for (const auto& [name, value] : config.members()) {
+    if (name == "tie_word_embeddings") {
+      continue;
+    }
+    const bool is_level = is_top && (name == "text_config" || name == "thinker_config") && value.is_object();
+    members.emplace_back(name, is_level ? without_tie_flag(value, false) : value);
+  }
+  return ConfigValue(std::move(members));
+}
+
+}  // namespace
+
+Context::Context(const VerifyOptions& given, const storage::Checkpoint& read) : options(given), checkpoint(read) {
+  find_faults();
+  collect_keys();
+  if (!checkpoint.is_selected) {
+    no_schema_reason = "no checkpoint could be selected (index.selection)";
+    return;
+  }
+  const ConfigValue* config = checkpoint.config ? &*checkpoint.config : nullptr;
+  detection = adapters::detect(config, keys_, options.family);
+  find_schema();
+}
+
+void Context::find_faults() {
+  for (const Diagnostic& diagnostic : checkpoint.diagnostics) {
+    if (diagnostic.severity == Severity::fail &&
+        (diagnostic.check == "index.syntax" || diagnostic.check == "index.duplicate_key" || diagnostic.check == "index.path")) {
+      index_fault_ = diagnostic.check;
+      break;
+    }
+  }
+  if (is_keys_only()) {
+    return;
+  }
+  for (const storage::Shard& shard : checkpoint.shards) {
+    if (!shard.exists) {
+      faults.push_back({shard.name, "index.missing_shard"});
+    } else if (!shard.header) {
+      faults.push_back({shard.name, "io.error"});
+    } else if (shard.header->error) {
+      faults.push_back({shard.name, std::string(shard.header->error->check())});
+    }
+  }
+}
+
+std::string Context::fault_text() const {
+  if (!index_fault_.empty()) {
+    return "the index cannot be used (" + index_fault_ + ")";
+  }
+  if (faults.empty()) {
+    return {};
+  }
+  const FileFault& first = faults.front();
+  std::string text = printable(first.file);
+  if (first.check == "index.missing_shard") {
+    text += " is missing";
+  } else {
+    text += " cannot be read";
+  }
+  text += " (" + first.check + ")";
+  if (faults.size() > 1) {
+    text += ", and " + counted(faults.size() - 1, "file", "files") + " more";
+  }
+  return text;
+}
+
+bool Context::selects(std::string_view key) const {
+  return (options.include.empty() || matches_any_glob(options.include, key)) && !matches_any_glob(options.exclude, key);
+}
+
+void Context::collect_keys() {
+  const bool uses_index = checkpoint.index.has_value() && index_fault_.empty();
+  if (!uses_index && !(faults.empty() && index_fault_.empty())) {
+    incomplete_keys_reason_ = "not all names are known: " + fault_text();
+  }
+  if (!uses_index || faults.empty()) {
+    keys_ = checkpoint.catalog;
+    return;
+  }
+  // Names whose file cannot be read are known from the index all the same.
+  std::vector<bool> is_faulty(checkpoint.shards.size(), false);
+  for (std::size_t i = 0; i < checkpoint.shards.size(); ++i) {
+    is_faulty[i] = std::any_of(faults.begin(), faults.end(),
+                               [&](const FileFault& fault) { return fault.file == checkpoint.shards[i].name; });
+  }
+  CatalogBuilder builder;
+  for (const storage::Shard& shard : checkpoint.shards) {
+    builder.add_file(shard.name);
+  }
+  for (const StoredTensor& row : checkpoint.catalog.tensors()) {
+    if (builder.find(row.key) == nullptr) {
+      builder.add_copy(row);
+    }
+  }
+  for (const auto& [key, shard] : checkpoint.index->weight_map) {
+    if (shard < is_faulty.size() && is_faulty[shard] && builder.find(key) == nullptr) {
+      StoredTensor row;
+      row.key = key;
+      row.file = shard;
+      builder.add_copy(row);
+    }
+  }
+  keys_ = std::move(builder).finish();
+}
+
+const plan::KeyCoverage& Context::coverage() {
+  if (!coverage_) {
+    plan::CoverageOptions asked;
+    asked.include = options.include;
+    asked.exclude = options.exclude;
+    asked.allow_missing = options.allow_missing;
+    asked.allow_unexpected = options.selection.allow_unexpected;
+    coverage_ = plan::check_keys(*schema, keys_, asked);
+  }
+  return *coverage_;
+}
+
+void Context::find_schema() {
+  if (detection.family == nullptr) {
+    no_schema_reason = "no known model family";
+    if (!checkpoint.config) {
+      no_schema_reason += ": there is no config.json, and the names alone do not tell";
+    } else if (const ConfigValue* type = checkpoint.config->find("model_type"); type != nullptr && type->as_string()) {
+      no_schema_reason += ": model_type is " + printable(*type->as_string());
+    }
+    return;
+  }
+  if (!checkpoint.config) {
+    no_schema_reason = "family " + std::string(detection.family->name) + " found by its names, but there is no config.json to derive names and shapes from";
+    return;
+  }
+  if (!detection.missing_fields.empty()) {
+    no_schema_reason = "config.json is too thin for family " + std::string(detection.family->name) + ": it lacks";
+    for (std::size_t i = 0; i < detection.missing_fields.size(); ++i) {
+      no_schema_reason += (i == 0 ? " " : ", ") + printable(detection.missing_fields[i]);
+    }
+    return;
+  }
+  const auto describe = [this](const ConfigValue& config) {
+    form = detection.family->find_form(config, keys_);
+    schema = detection.family->describe(config, *form, ExpertStorage::grouped);
+  };
+  try {
+    try {
+      describe(*checkpoint.config);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::tied_flag_conflict) {
+        throw;
+      }
+      // tied.flag says so; everything else is judged by the family's own policy.
+      family_error = error;
+      describe(without_tie_flag(*checkpoint.config));
+    }
+  } catch (const Error& error) {
+    family_error = error;
+    form.reset();
+    schema.reset();
+    no_schema_reason = "family " + std::string(detection.family->name) + " cannot describe this checkpoint: " + error.message();
+  }
+}
+
+const ScanResult& Context::scan() {
+  if (!scan_) {
+    const auto start = std::chrono::steady_clock::now();
+    std::vector<std::uint32_t> tensors;
+    const auto rows = checkpoint.catalog.tensors();
+    for (std::uint32_t i = 0; i < rows.size(); ++i) {
+      if (rows[i].is_described && selects(rows[i].key)) {
+        tensors.push_back(i);
+      }
+    }
+    ScanOptions scan_options;
+    scan_options.threads = options.threads;
+    scan_options.calls = options.calls;
+    if (options.progress) {
+      scan_options.progress = [this](std::uint64_t done, std::uint64_t total) { options.progress("reading weights", done, total); };
+    }
+    scan_ = scan_values(checkpoint, tensors, scan_options);
+    scan_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  return *scan_;
+}
+
+}  // namespace weightproof::suites

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every check of `verify` looks at: one checkpoint read once, its family, and the values' facts when somebody asks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/family.hpp"
+#include "loader/plan/coverage.hpp"
+#include "loader/storage/checkpoint.hpp"
+#include "suites/verify/scan.hpp"
+
+namespace weightproof::suites {
+
+struct VerifyOptions {
+  storage::SelectionOptions selection;
+  std::string family;                      ///< --family, empty: detect
+  std::vector<std::string> include;        ///< globs over keys
+  std::vector<std::string> exclude;
+  std::vector<std::string> allow_missing;  ///< globs
+  std::string expect_file;
+  bool is_strict = false;
+  unsigned threads = 1;
+  storage::FileCalls* calls = nullptr;  ///< null: the system's
+  std::function<void(std::string_view, std::uint64_t, std::uint64_t)> progress;
+  std::string command;  ///< for the report
+};
+
+/// Why a file could not be examined further: the check that failed on it.
+struct FileFault {
+  std::string file;
+  std::string check;
+};
+
+/// Built once for a run; checks read it. Not to be shared between threads.
+class Context {
+ public:
+  Context(const VerifyOptions& options, const storage::Checkpoint& checkpoint);
+
+  const VerifyOptions& options;
+  const storage::Checkpoint& checkpoint;
+  adapters::Detection detection;
+  std::optional<Form> form;
+  std::optional<Schema> schema;
+  /// What find_form or describe threw. Where the tie flag contradicts the family, the family's policy was then taken.
+  std::optional<Error> family_error;
+  /// Why names and shapes cannot be derived from the config; empty where there is a schema.
+  std::string no_schema_reason;
+  /// Files without a sound header, or absent, with the check that says so.
+  std::vector<FileFault> faults;
+
+  bool is_keys_only() const { return options.selection.keys_only; }
+  /// Key passes --include and --exclude.
+  bool selects(std::string_view key) const;
+  bool has_subset() const { return !options.include.empty() || !options.exclude.empty(); }
+  /// Names on which keys are judged: from the index where there is one, else from the headers. A row is described where
+  /// its header could be read.
+  const Catalog& keys() const { return keys_; }
+  /// How those names fit the schema. Precondition: there is a schema.
+  const plan::KeyCoverage& coverage();
+  /// Why `keys()` may lack names that are in the checkpoint; empty where it is complete.
+  const std::string& incomplete_keys_reason() const { return incomplete_keys_reason_; }
+  /// "index.syntax" or the like where the index could not be used; empty otherwise.
+  const std::string& index_fault() const { return index_fault_; }
+  /// The first fault in words: "model-00002-of-00003.safetensors is missing (index.missing_shard)".
+  std::string fault_text() const;
+
+  /// Facts about the values of all selected tensors of sound files; read on the first call.
+  const ScanResult& scan();
+  bool has_scan() const { return scan_.has_value(); }
+  double scan_seconds() const { return scan_seconds_; }
+
+ private:
+  void find_faults();
+  void collect_keys();
+  void find_schema();
+  Catalog keys_;
+  std::string incomplete_keys_reason_;
+  std::string index_fault_;
+  std::optional<plan::KeyCoverage> coverage_;
+  std::optional<ScanResult> scan_;
+  double scan_seconds_ = 0;
+};
+
+}  // namespace weightproof::suites
