@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "suites/support/text.hpp"
+#include "suites/verify/pairs.hpp"
 #include "suites/verify/records.hpp"
 #include "suites/verify/registry.hpp"
 
@@ -199,32 +200,6 @@ CheckRecord shape(Context& context) {
   return builder.pass();
 }
 
-// A wrapper's prefix: what is left of a name when wrappers are taken off.
-std::string unwrapped(std::string_view key, bool is_peft) {
-  std::string name(key);
-  bool has_changed = true;
-  while (has_changed) {
-    has_changed = false;
-    for (const std::string_view wrapper : {"_orig_mod.", "_checkpoint_wrapped_module.", "_fsdp_wrapped_module."}) {
-      for (std::size_t at = name.find(wrapper); at != std::string::npos; at = name.find(wrapper, at)) {
-        if (at == 0 || name[at - 1] == '.') {
-          name.erase(at, wrapper.size());
-          has_changed = true;
-        } else {
-          at += wrapper.size();
-        }
-      }
-    }
-    for (const std::string_view prefix : {"module.", "base_model.model."}) {
-      if (name.rfind(prefix, 0) == 0 && name.size() > prefix.size() && !(is_peft && prefix.front() == 'b')) {
-        name.erase(0, prefix.size());
-        has_changed = true;
-      }
-    }
-  }
-  return name;
-}
-
 CheckRecord wrapper_prefix(Context& context) {
   CheckBuilder builder("keys.wrapper_prefix");
   const auto rows = context.keys().tensors();
@@ -239,12 +214,13 @@ CheckRecord wrapper_prefix(Context& context) {
     if (!context.selects(row.key)) {
       continue;
     }
-    std::string name = unwrapped(row.key, is_peft);
-    if (name != row.key) {
+    adapters::WrapperPrefix found = adapters::find_wrapper_prefix(row.key);
+    // A low-rank adapter's names begin with base_model.model. by convention.
+    if (!found.prefix.empty() && !(is_peft && found.prefix == "base_model.model.")) {
       builder.subject(row.key);
       if (first.empty() || row.key < first) {
         first = row.key;
-        first_name = std::move(name);
+        first_name = std::move(found.stripped);
       }
     }
   }

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What several verbs share.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "reports/json.hpp"
+#include "suites/cli/console.hpp"
+#include "suites/cli/options.hpp"
+#include "suites/verify/context.hpp"
+
+namespace weightproof::suites::cli {
+
+/// The options that say what is read and how it is judged.
+VerifyOptions verify_options(const Arguments& arguments, Console& console);
+
+/// The whole file. Throws Error(io_error), or Error(limit_exceeded) past `bytes_max`.
+std::string read_text_file(const std::filesystem::path& path, std::size_t bytes_max);
+/// Writes beside the target and renames, so that a reader never sees half a file. Throws Error(io_error).
+void write_text_file(const std::filesystem::path& path, std::string_view text);
+/// Creates the directory and what lies above it. Throws Error(io_error).
+void make_directory(const std::filesystem::path& path);
+
+/// Every rendering of a report that this version knows, written into `directory`.
+void write_report_files(const reports::Report& report, const std::filesystem::path& directory);
+
+}  // namespace weightproof::suites::cli

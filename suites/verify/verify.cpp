@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "suites/verify/verify.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <sstream>
+
+#include "suites/support/text.hpp"
+#include "suites/verify/expectations.hpp"
+#include "suites/verify/machine.hpp"
+#include "suites/verify/registry.hpp"
+
+namespace weightproof::suites {
+namespace {
+
+std::string read_expect_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) {
+    ErrorFacts facts;
+    facts.file = path;
+    facts.hint = "give a file that exists and can be read";
+    throw Error(ErrorCode::usage, "the expectation file " + path + " cannot be read", facts);
+  }
+  return text.str();
+}
+
+void add_policies(const VerifyOptions& options, reports::Report& report) {
+  const auto add = [&report](std::string name, std::string value, bool is_relaxation) {
+    report.policies.push_back({std::move(name), std::move(value), "option", is_relaxation});
+  };
+  if (options.selection.allow_unexpected) {
+    add("unexpected tensors", "noted, not failed", true);
+  }
+  for (const std::string& glob : options.allow_missing) {
+    add("missing tensors", "allowed: " + glob, true);
+  }
+  for (const std::string& glob : options.include) {
+    add("tensors judged", "only " + glob, true);
+  }
+  for (const std::string& glob : options.exclude) {
+    add("tensors judged", "not " + glob, true);
+  }
+  if (options.selection.keys_only) {
+    add("weight files", "not read", true);
+  }
+  if (!options.expect_file.empty()) {
+    report.policies.push_back({"expected failures", std::filesystem::path(options.expect_file).filename().string(), "option", true});
+  }
+  if (options.is_strict) {
+    add("warnings", "fail", false);
+  }
+  const auto fixed = [&report](const char* name, const char* value) { report.policies.push_back({name, value, "default", false}); };
+  fixed("NaN in weights", "fail");
+  fixed("Inf in weights", "warn");
+  fixed("matrix of zeros", "warn");
+  fixed("tied flag against stored head", "differ: fail; equal: note with the redundant bytes");
+  fixed("duplicate JSON names", "rejected");
+}
+
+}  // namespace
+
+reports::CheckpointInfo checkpoint_info(const Context& context) {
+  const storage::Checkpoint& checkpoint = context.checkpoint;
+  reports::CheckpointInfo info;
+  info.path = checkpoint.display_path;
+  info.format = checkpoint.is_selected ? "safetensors, " + std::string(to_string(checkpoint.kind)) : std::string("unknown");
+  info.family = context.detection.family == nullptr ? "identity" : std::string(context.detection.family->name);
+  if (checkpoint.config) {
+    if (const ConfigValue* list = checkpoint.config->find("architectures")) {
+      for (const ConfigValue& item : list->items()) {
+        if (const auto text = item.as_string()) {
+          info.architectures.emplace_back(*text);
+        }
+      }
+    }
+  }
+  info.files = checkpoint.shards.size();
+  info.tensors = context.keys().size();
+  info.bytes = checkpoint.catalog.bytes();
+  if (context.is_keys_only() && checkpoint.index && checkpoint.index->total_size) {
+    info.bytes = *checkpoint.index->total_size;
+  }
+  for (const StoredTensor& row : checkpoint.catalog.tensors()) {
+    if (row.is_described) {
+      ++info.dtypes[std::string(name_of(row.dtype))];
+    }
+  }
+  info.quantization = context.detection.quantization;
+  if (context.form) {
+    info.tied = context.form->is_tied;
+    info.form = "names under '" + context.form->name_space + "'";
+    if (!context.form->expert_layout.empty()) {
+      info.form += ", experts " + context.form->expert_layout;
+    }
+  }
+  return info;
+}
+
+reports::Report verify(const std::filesystem::path& path, const VerifyOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds_since = [](std::chrono::steady_clock::time_point from) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+  };
+  reports::Report report;
+  report.run.start = utc_now();
+  const std::vector<Expectation> expectations =
+      options.expect_file.empty() ? std::vector<Expectation>{}
+                                  : parse_expectations(read_expect_file(options.expect_file), std::filesystem::path(options.expect_file).filename().string());
+
+  const storage::Checkpoint checkpoint = storage::read_checkpoint(path, options.selection, options.threads);
+  const double scan_s = seconds_since(start);
+  Context context(options, checkpoint);
+  for (const VerifyCheck& check : all_verify_checks()) {
+    report.checks.push_back(run_check(check, context));
+  }
+  if (!options.expect_file.empty()) {
+    apply_expectations(expectations, utc_today(), report.checks);
+  }
+
+  report.checkpoint = checkpoint_info(context);
+  report.strict = options.is_strict;
+  add_policies(options, report);
+  if (context.schema) {
+    for (const std::string& text : context.schema->defaulted()) {
+      const std::size_t colon = text.find(": ");
+      report.defaulted.push_back({text.substr(0, colon), colon == std::string::npos ? std::string() : text.substr(colon + 2), "family " + std::string(context.schema->family())});
+    }
+  }
+
+  const Machine machine = describe_machine();
+  auto& environment = report.environment;
+  environment["system"] = machine.system;
+  environment["cpu"] = machine.cpu;
+  environment["cpu_features"] = machine.cpu_features;
+  environment["cpu_threads"] = machine.threads;
+  environment["threads_used"] = options.threads;
+  environment["memory_bytes"] = machine.memory_bytes ? reports::Value(*machine.memory_bytes) : reports::Value();
+  environment["gpu"] = machine.gpu.empty() ? reports::Value() : reports::Value(machine.gpu);
+  environment["file_system"] = file_system_of(checkpoint.root);
+  environment["compiler"] = machine.compiler;
+
+  report.memory.set_unavailable("predicted", "no load was planned");
+  report.memory.set_unavailable("allocator_peak", "no load was executed");
+  report.memory.set_unavailable("final_storage", "no load was executed");
+  report.memory.set_unavailable("device", "no device was asked for");
+  report.memory.set_unavailable("pinned", "no device was asked for");
+
+  const auto phase = [&report](const char* name, std::optional<double> seconds, std::optional<std::uint64_t> bytes, const char* why) {
+    report.timing.phases.push_back({name, seconds, bytes, why});
+  };
+  phase("scan", scan_s, std::nullopt, "");
+  phase("plan", std::nullopt, std::nullopt, "no load was planned");
+  phase("load", std::nullopt, std::nullopt, "no load was executed");
+  if (context.has_scan()) {
+    phase("compare", context.scan_seconds(), context.scan().bytes, "");
+  } else {
+    phase("compare", std::nullopt, std::nullopt, "no values were read");
+  }
+  report.timing.cache_method = "not measured";
+  report.timing.total_s = seconds_since(start);
+
+  report.run.tool = "weightproof " WEIGHTPROOF_VERSION;
+  report.run.host = host_name();
+  report.run.command = options.command;
+  report.run.command_base = options.command;
+  report.run.duration_s = seconds_since(start);
+  report.run.title = "verify";
+  reports::finish(report);
+  return report;
+}
+
+}  // namespace weightproof::suites
