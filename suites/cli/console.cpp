@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "suites/support/json_writer.hpp"
+#include "reports/json.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
@@ -151,38 +151,24 @@ void Console::error(const Error& error, std::string_view verb) {
     return;
   }
   const ErrorFacts& facts = error.facts();
-  JsonWriter json([this](std::string_view text) { out(text); });
-  const auto text_or_null = [&](std::string_view name, std::string_view text) {
-    json.name(name);
-    if (text.empty()) {
-      json.null();
-    } else {
-      json.value(text);
-    }
-  };
-  json.begin_object().member("schema", "weightproof.error/1").name("error").begin_object();
-  json.member("code", to_string(error.code()));
-  json.member("class", to_string(class_of(error.code())));
-  text_or_null("format_class", format_name_of(error.code()));
-  json.member("message", error.message());
-  text_or_null("file", facts.file);
-  json.name("keys").begin_array();
-  for (const std::string& key : facts.keys) {
-    json.value(key);
-  }
-  json.end_array();
-  text_or_null("expected", facts.expected);
-  text_or_null("actual", facts.actual);
-  json.name("rank");
+  const auto text_or_null = [](std::string_view text) { return text.empty() ? reports::Value() : reports::Value(text); };
+  reports::ErrorRecord record;
+  record.code = to_string(error.code());
+  record.error_class = format_name_of(error.code());
+  record.message = error.message();
+  record.file = facts.file;
+  record.keys = facts.keys;
+  record.expected = text_or_null(facts.expected);
+  record.actual = text_or_null(facts.actual);
   if (facts.rank) {
-    json.value(*facts.rank);
-  } else {
-    json.null();
+    record.rank = *facts.rank;
   }
-  text_or_null("hint", facts.hint);
-  text_or_null("check", error.check());
-  json.end_object().end_object();
-  json.flush();
+  record.hint = facts.hint;
+  line_of_json(reports::to_json(reports::to_value(record), true));
+}
+
+void Console::line_of_json(std::string_view text) {
+  out(text);
   out("\n");
 }
 

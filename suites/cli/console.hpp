@@ -52,6 +52,7 @@ class Console {
   void end_progress();
 
  private:
+  void line_of_json(std::string_view text);
   void write_stdout(std::string_view text);
   std::string buffer_;
   bool is_json_ = false;

@@ -37,48 +37,27 @@ std::vector<CheckRecord> find_problems(Context& context) {
 }
 
 void write_json(const Context& context, const reports::CheckpointInfo& info, const std::vector<CheckRecord>& problems, bool with_tensors, Console& console) {
+  // The two blocks are those of a report, so they are taken from one.
+  reports::Report report;
+  report.checkpoint = info;
+  report.checks = problems;
+  reports::finish(report);
+  const reports::Value document = reports::to_value(report);
+
   JsonWriter json([&console](std::string_view text) { console.out(text); });
-  const auto text_or_null = [&json](const char* name, const std::string& text) {
-    json.name(name);
-    if (text.empty()) {
-      json.null();
-    } else {
+  json.begin_object().member("schema", "weightproof.inspect/1");
+  json.name("checkpoint").raw(reports::to_json(*document.find("checkpoint")));
+  json.name("problems").raw(reports::to_json(*document.find("checks")));
+  if (context.schema) {
+    json.name("defaulted").begin_array();
+    for (const std::string& text : context.schema->defaulted()) {
       json.value(text);
     }
-  };
-  json.begin_object().member("schema", "weightproof.inspect/1").name("checkpoint").begin_object();
-  json.member("path", info.path).member("format", info.format).member("family", info.family);
-  json.name("architectures").begin_array();
-  for (const std::string& name : info.architectures) {
-    json.value(name);
+    json.end_array();
   }
-  json.end_array();
-  json.member("files", info.files).member("tensors", info.tensors).member("bytes", info.bytes);
-  json.name("dtypes").begin_object();
-  for (const auto& [name, count] : info.dtypes) {
-    json.member(name, count);
-  }
-  json.end_object();
-  text_or_null("quantization", info.quantization);
-  json.name("tied");
-  if (info.tied) {
-    json.value(*info.tied);
-  } else {
-    json.null();
-  }
-  text_or_null("form", info.form);
-  text_or_null("evidence", context.detection.evidence);
-  json.end_object();
-
-  json.name("problems").begin_array();
-  for (const CheckRecord& record : problems) {
-    json.raw(reports::to_json(reports::to_value(record)));
-  }
-  json.end_array();
-
   if (with_tensors) {
     const auto& files = context.keys().files();
-    json.name("tensors").begin_array();
+    json.member("total", context.keys().size()).name("tensors").begin_array();
     for (const StoredTensor& row : context.keys().tensors()) {
       json.begin_object().compact().member("key", row.key);
       if (row.is_described) {
@@ -86,13 +65,10 @@ void write_json(const Context& context, const reports::CheckpointInfo& info, con
         for (const std::uint64_t extent : row.shape) {
           json.value(extent);
         }
-        json.end_array().member("offset", row.begin).member("bytes", row.bytes);
+        json.end_array().member("begin", row.begin).member("end", row.begin + row.bytes).member("bytes", row.bytes);
       }
-      json.name("file");
       if (row.file < files.size()) {
-        json.value(files[row.file]);
-      } else {
-        json.null();
+        json.member("file", files[row.file]);
       }
       json.end_object();
     }

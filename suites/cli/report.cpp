@@ -21,6 +21,7 @@ int run_report(const Arguments& arguments, Console& console) {
     throw Error(ErrorCode::config_invalid, path.string() + " is no report: " + error.what(), facts);
   }
   reports::finish(report);
+  reports::fold_findings(report);
   const std::string directory = arguments.text("--out");
   if (!directory.empty()) {
     write_report_files(report, directory);

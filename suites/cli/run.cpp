@@ -27,12 +27,12 @@ constexpr std::array k_verbs = {
              "weightproof verify ./model --keys-only  # config.json and index alone, before any download\n"
              "weightproof verify ./model --strict --expect known.json  # for CI",
              1, 1, &run_verify},
-    VerbSpec{"fixture", "FAMILY --out DIR", "make a synthetic checkpoint, whole or broken in a named way",
+    VerbSpec{"fixture", "[FAMILY] --out DIR", "make a synthetic checkpoint, whole or broken in a named way",
              "Checkpoints are deterministic: same family, preset, seed and version give the same bytes. Every element "
              "says by its value which tensor and which coordinate it belongs to.",
              "weightproof fixture --list  # families, presets and faults\n"
              "weightproof fixture llama --out sample  # a small whole checkpoint\n"
-             "weightproof fixture llama --break drop-tensor --out broken  # the same with one fault",
+             "weightproof fixture --break FAULT --out broken  # a checkpoint with one fault",
              0, 1, &run_fixture},
     VerbSpec{"explain", "[ID]", "what a check or an error code means and how to mend it",
              "Without ID all checks and codes are listed.",

@@ -169,6 +169,7 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
   report.run.duration_s = seconds_since(start);
   report.run.title = "verify";
   reports::finish(report);
+  reports::fold_findings(report);
   return report;
 }
 

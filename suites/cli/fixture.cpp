@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// fixture: a synthetic checkpoint, whole or broken in a named way.
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+
+#include "fixtures/corrupt.hpp"
+#include "fixtures/generate.hpp"
+#include "fixtures/schema.hpp"
+#include "loader/core/check.hpp"
+#include "suites/cli/common.hpp"
+#include "suites/cli/verbs.hpp"
+#include "suites/support/json_writer.hpp"
+#include "suites/support/text.hpp"
+
+namespace weightproof::suites::cli {
+namespace {
+
+[[noreturn]] void unknown(const std::string& what, const std::string& word, const std::vector<std::string>& known) {
+  std::vector<std::string_view> names(known.begin(), known.end());
+  const std::string_view near = nearest(word, names);
+  ErrorFacts facts;
+  facts.hint = near.empty() ? "`weightproof fixture --list` names them all" : "did you mean " + std::string(near) + "?";
+  throw Error(ErrorCode::usage, "no " + what + " is called '" + printable(word) + "'", facts);
+}
+
+void require_known(const std::string& what, const std::string& word, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), word) == known.end()) {
+    unknown(what, word, known);
+  }
+}
+
+std::vector<std::string> fault_names() {
+  std::vector<std::string> names;
+  for (const fixtures::CorruptionOperator& row : fixtures::corruption_operators()) {
+    names.emplace_back(row.name);
+  }
+  return names;
+}
+
+int list(Console& console) {
+  if (console.is_json()) {
+    JsonWriter json([&console](std::string_view text) { console.out(text); });
+    json.begin_object().member("schema", "weightproof.fixtures/1").name("families").begin_array();
+    for (const std::string& family : fixtures::families()) {
+      const auto names = [&json](const char* member, const std::vector<std::string>& list) {
+        json.name(member).begin_array();
+        json.compact();
+        for (const std::string& name : list) {
+          json.value(name);
+        }
+        json.end_array();
+      };
+      json.begin_object().member("name", family);
+      names("presets", fixtures::presets(family));
+      names("forms", fixtures::forms(family));
+      json.end_object();
+    }
+    json.end_array().name("faults").begin_array();
+    for (const fixtures::CorruptionOperator& row : fixtures::corruption_operators()) {
+      const fixtures::GenerateOptions twin = fixtures::clean_twin(row);
+      json.begin_object().compact().member("name", row.name).member("check", row.check).member("status", row.status);
+      json.member("family", twin.family).member("preset", twin.preset).member("needs_twin", row.needs_twin).end_object();
+    }
+    json.end_array().end_object();
+    json.flush();
+    console.out("\n");
+    return k_exit_done;
+  }
+  const auto row = [&console](std::string left, const std::string& right, std::size_t width) {
+    left.append(left.size() < width ? width - left.size() : 1, ' ');
+    console.line("  " + left + right);
+  };
+  console.line(console.styled(Tone::strong, "families and their presets"));
+  for (const std::string& family : fixtures::families()) {
+    std::string presets;
+    for (const std::string& preset : fixtures::presets(family)) {
+      presets += (presets.empty() ? "" : ", ") + preset;
+    }
+    row(family, presets, 24);
+  }
+  console.line("\n" + console.styled(Tone::strong, "faults and the checks that must notice them"));
+  for (const fixtures::CorruptionOperator& fault : fixtures::corruption_operators()) {
+    row(std::string(fault.name), std::string(fault.check) + (fault.status == "fail" ? std::string() : " (" + std::string(fault.status) + ")"), 34);
+  }
+  return k_exit_done;
+}
+
+fixtures::TieMode tie_mode(const std::string& text) {
+  return text == "tied"     ? fixtures::TieMode::tied
+         : text == "untied" ? fixtures::TieMode::untied
+         : text == "absent" ? fixtures::TieMode::absent
+         : text == "stored" ? fixtures::TieMode::stored_head
+                            : fixtures::TieMode::as_preset;
+}
+
+}  // namespace
+
+int run_fixture(const Arguments& arguments, Console& console) {
+  if (arguments.flag("--list")) {
+    return list(console);
+  }
+  const std::string fault_name = arguments.text("--break");
+  fixtures::GenerateOptions options;
+  if (!fault_name.empty()) {
+    const fixtures::CorruptionOperator* fault = fixtures::find_corruption(fault_name);
+    if (fault == nullptr) {
+      unknown("fault", fault_name, fault_names());
+    }
+    options = fixtures::clean_twin(*fault);  // the checkpoint in which the fault shows
+  }
+  if (arguments.positionals().empty() && fault_name.empty()) {
+    ErrorFacts facts;
+    facts.hint = "`weightproof fixture --list` names the families";
+    throw Error(ErrorCode::usage, "fixture wants a family, or --break with a fault", facts);
+  }
+  if (!arguments.has("--out")) {
+    ErrorFacts facts;
+    facts.hint = "give --out DIR, a directory that does not exist yet or is empty";
+    throw Error(ErrorCode::usage, "fixture wants a directory to write to", facts);
+  }
+  if (!arguments.positionals().empty()) {
+    require_known("family", arguments.positionals().front(), fixtures::families());
+    options.family = arguments.positionals().front();
+  }
+  if (arguments.has("--preset")) {
+    options.preset = arguments.text("--preset");
+  }
+  require_known("preset of " + options.family, options.preset, fixtures::presets(options.family));
+  if (arguments.has("--form")) {
+    options.form = arguments.text("--form");
+    require_known("form of " + options.family, options.form, fixtures::forms(options.family));
+  }
+  options.dtype = arguments.text("--dtype", options.dtype);
+  options.seed = arguments.count("--seed").value_or(options.seed);
+  options.shard_bytes = arguments.bytes("--shard-size").value_or(options.shard_bytes);
+  if (arguments.has("--tie")) {
+    options.tie = tie_mode(arguments.text("--tie"));
+  }
+  options.sparse_edge_bytes = arguments.bytes("--sparse").value_or(options.sparse_edge_bytes);
+  options.corrupt = fault_name;
+
+  const std::filesystem::path directory = arguments.text("--out");
+  fixtures::GeneratedCheckpoint made;
+  try {
+    made = fixtures::generate(options, directory);
+  } catch (const std::invalid_argument& error) {
+    ErrorFacts facts;
+    facts.hint = "--out must be empty or absent; `weightproof fixture --list` names what can be made";
+    throw Error(ErrorCode::usage, error.what(), facts);
+  } catch (const std::system_error& error) {
+    ErrorFacts facts;
+    facts.hint = "choose a directory that can be written and has room";
+    throw Error(ErrorCode::io_error, error.what(), facts);
+  }
+  const fixtures::CorruptionOperator* fault = fixtures::find_corruption(fault_name);
+  if (console.is_json()) {
+    JsonWriter json([&console](std::string_view text) { console.out(text); });
+    json.begin_object().member("schema", "weightproof.fixture/1").member("family", options.family).member("preset", options.preset);
+    json.member("seed", options.seed).member("tensors", made.tensors.size()).member("bytes", made.total_bytes).name("files").begin_array();
+    for (const std::string& file : made.files) {
+      json.value(file);
+    }
+    json.end_array().name("fault");
+    if (fault == nullptr) {
+      json.null();
+    } else {
+      json.begin_object().member("name", fault->name).member("check", fault->check).member("status", fault->status).name("subjects").begin_array();
+      for (const std::string& subject : made.subjects) {
+        json.value(subject);
+      }
+      json.end_array().end_object();
+    }
+    json.end_object();
+    json.flush();
+    console.out("\n");
+    return k_exit_done;
+  }
+  console.line("made " + options.family + " " + options.preset + ": " + counted(made.tensors.size(), "tensor", "tensors") + ", " + human_bytes(made.total_bytes) + ", " +
+               counted(made.files.size(), "file", "files") + " in " + printable(directory.string()));
+  if (fault != nullptr) {
+    std::string subjects;
+    for (const std::string& subject : made.subjects) {
+      subjects += (subjects.empty() ? "" : ", ") + printable(subject);
+    }
+    console.line("broken by " + std::string(fault->name) + ": " + std::string(fault->check) + " must report " + (subjects.empty() ? std::string("it") : subjects));
+  }
+  if (!console.is_quiet()) {
+    console.line("next: weightproof verify " + printable(directory.string()));
+  }
+  return k_exit_done;
+}
+
+}  // namespace weightproof::suites::cli
