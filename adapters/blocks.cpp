@@ -91,6 +91,100 @@ void embedding_and_head(Describer& d, const NameSpace& name_space, std::uint64_t
   embedding_and_head(d, spec);
 }
 
+void drop_layers_from(Describer& d, std::string_view layers_prefix, std::uint64_t first, std::string_view reason) {
+  for (std::uint64_t layer = first; layer < d.form().stored_layers; ++layer) {
+    d.builder().drop(std::string(layers_prefix) + std::to_string(layer) + ".*", std::string(reason));
+  }
+}
+
+std::vector<bool> read_full_attention(const Fields& fields, std::uint64_t layers) {
+  std::vector<bool> is_full(layers, false);
+  const std::vector<std::string_view> types = fields.texts("layer_types");
+  if (!types.empty()) {
+    if (types.size() < layers) {
+      ErrorFacts facts;
+      facts.file = "config.json";
+      facts.expected = std::to_string(layers) + " entries";
+      facts.actual = std::to_string(types.size());
+      throw Error(ErrorCode::config_invalid, "config field layer_types is shorter than the model", std::move(facts));
+    }
+    for (std::uint64_t l = 0; l < layers; ++l) is_full[l] = types[l] == "full_attention";
+    return is_full;
+  }
+  const std::uint64_t interval = fields.count("full_attention_interval");
+  for (std::uint64_t l = 0; interval != 0 && l < layers; ++l) is_full[l] = (l + 1) % interval == 0;
+  return is_full;
+}
+
+QwenSparsity::QwenSparsity(const Fields& fields)
+    : experts_(fields.count("num_experts")),
+      step_(fields.count("decoder_sparse_step", 1)),
+      mlp_only_(fields.counts("mlp_only_layers")) {}
+
+bool QwenSparsity::is_moe(std::uint64_t layer) const {
+  return experts_ > 0 && step_ > 0 && (layer + 1) % step_ == 0 && !contains(mlp_only_, layer);
+}
+
+DeltaNet read_delta_net(const Fields& fields, bool has_joint_projections) {
+  DeltaNet spec;
+  spec.hidden = fields.count("hidden_size");
+  spec.key_heads = fields.count("linear_num_key_heads");
+  spec.value_heads = fields.count("linear_num_value_heads");
+  spec.key_dim = fields.count("linear_key_head_dim");
+  spec.value_dim = fields.count("linear_value_head_dim");
+  spec.kernel = fields.count("linear_conv_kernel_dim");
+  spec.has_joint_projections = has_joint_projections;
+  return spec;
+}
+
+void delta_net(Describer& d, const DeltaNet& spec) {
+  const Scope inside(d, "linear_attn.");
+  const std::uint64_t keys = spec.key_heads * spec.key_dim;
+  const std::uint64_t values = spec.value_heads * spec.value_dim;
+  if (spec.has_joint_projections) {
+    d.linear("in_proj_qkvz", 2 * keys + 2 * values, spec.hidden);
+    d.linear("in_proj_ba", 2 * spec.value_heads, spec.hidden);
+  } else {
+    d.linear("in_proj_qkv", 2 * keys + values, spec.hidden);
+    d.linear("in_proj_z", values, spec.hidden);
+    d.linear("in_proj_b", spec.value_heads, spec.hidden);
+    d.linear("in_proj_a", spec.value_heads, spec.hidden);
+  }
+  d.same("conv1d.weight", {2 * keys + values, 1, spec.kernel});
+  d.moved("dt_bias", "_fp32_params.dt_bias", {spec.value_heads}, DTypeRule::f32_state);
+  d.moved("A_log", "_fp32_params.A_log", {spec.value_heads}, DTypeRule::f32_state);
+  d.same("norm.weight", {spec.value_dim});
+  d.linear("out_proj", spec.hidden, values);
+}
+
+LatentAttention read_latent_attention(const Fields& fields) {
+  LatentAttention spec;
+  spec.hidden = fields.count("hidden_size");
+  spec.heads = fields.count("num_attention_heads");
+  spec.q_rank = fields.count("q_lora_rank", 0);
+  spec.kv_rank = fields.count("kv_lora_rank");
+  spec.nope_dim = fields.count("qk_nope_head_dim");
+  spec.rope_dim = fields.count("qk_rope_head_dim");
+  spec.value_dim = fields.count("v_head_dim");
+  return spec;
+}
+
+void latent_attention(Describer& d, const LatentAttention& spec) {
+  const Scope inside(d, "self_attn.");
+  const std::uint64_t q = spec.heads * (spec.nope_dim + spec.rope_dim);
+  if (spec.q_rank == 0) {
+    d.linear("q_proj", q, spec.hidden);
+  } else {
+    d.linear("q_a_proj", spec.q_rank, spec.hidden);
+    d.same("q_a_layernorm.weight", {spec.q_rank});
+    d.linear("q_b_proj", q, spec.q_rank);
+  }
+  d.linear("kv_a_proj_with_mqa", spec.kv_rank + spec.rope_dim, spec.hidden);
+  d.same("kv_a_layernorm.weight", {spec.kv_rank});
+  d.linear("kv_b_proj", spec.heads * (spec.nope_dim + spec.value_dim), spec.kv_rank);
+  d.linear("o_proj", spec.hidden, spec.heads * spec.value_dim);
+}
+
 Schema dense_decoder(const Family& family, const ConfigValue& config, const Form& form, const DenseDecoder& spec) {
   const Fields fields(config, family.config_root);
   const NameSpace& name_space = name_space_of(form, k_text_name_spaces);

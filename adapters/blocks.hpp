@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "adapters/describer.hpp"
 #include "adapters/family.hpp"
@@ -63,8 +64,51 @@ void embedding_and_head(Describer& d, const Embedding& spec);
 void embedding_and_head(Describer& d, const NameSpace& name_space, std::uint64_t vocab, std::uint64_t hidden,
                         std::string_view native_prefix = "model.", std::string_view native_head = "lm_head.weight");
 
-/// Stored layers from `first` on are not loaded: MTP layers beside a decoder, or a model cut short.
+/// Stored layers "<layers_prefix>{n}." from `first` on are not loaded: MTP layers beside a decoder, or a model cut
+/// short. As many as the form has counted.
 void drop_layers_from(Describer& d, std::string_view layers_prefix, std::uint64_t first, std::string_view reason);
+
+/// Per layer "full_attention" or "linear_attention": layer_types where present, else every full_attention_interval-th
+/// layer is full.
+std::vector<bool> read_full_attention(const Fields& fields, std::uint64_t layers);
+
+/// Whether a layer of the Qwen 3 kind holds experts: not in mlp_only_layers, and every decoder_sparse_step-th.
+class QwenSparsity {
+ public:
+  explicit QwenSparsity(const Fields& fields);
+  bool is_moe(std::uint64_t layer) const;
+
+ private:
+  std::uint64_t experts_;
+  std::uint64_t step_;
+  std::vector<std::uint64_t> mlp_only_;
+};
+
+/// Gated delta net of Qwen3-Next and Qwen3.5, under "linear_attn.".
+struct DeltaNet {
+  std::uint64_t hidden = 0;
+  std::uint64_t key_heads = 0;
+  std::uint64_t value_heads = 0;
+  std::uint64_t key_dim = 0;
+  std::uint64_t value_dim = 0;
+  std::uint64_t kernel = 0;
+  bool has_joint_projections = false;  ///< in_proj_qkvz and in_proj_ba, rows grouped by key head; else four projections
+};
+DeltaNet read_delta_net(const Fields& fields, bool has_joint_projections);
+void delta_net(Describer& d, const DeltaNet& spec);
+
+/// Multi-head latent attention, under "self_attn.".
+struct LatentAttention {
+  std::uint64_t hidden = 0;
+  std::uint64_t heads = 0;
+  std::uint64_t q_rank = 0;  ///< 0: one query projection
+  std::uint64_t kv_rank = 0;
+  std::uint64_t nope_dim = 0;
+  std::uint64_t rope_dim = 0;
+  std::uint64_t value_dim = 0;
+};
+LatentAttention read_latent_attention(const Fields& fields);
+void latent_attention(Describer& d, const LatentAttention& spec);
 
 /// A dense decoder of the Llama kind: what is its own is said by the two specs.
 struct DenseDecoder {

@@ -6,7 +6,9 @@
 
 #include "adapters/family.hpp"
 #include "adapters/names.hpp"
+#include "adapters/quantization.hpp"
 #include "loader/core/error.hpp"
+#include "loader/core/glob.hpp"
 
 namespace weightproof::adapters {
 namespace {
@@ -37,6 +39,71 @@ Describer::Describer(const Family& family, const ConfigValue& config, const Form
   for (const GeneralDrop& drop : k_general_drops) builder_.drop(std::string(drop.pattern), std::string(drop.reason));
   std::string taken = tie_default_text(family, config, form.is_tied);
   if (!taken.empty()) builder_.defaulted(std::move(taken));
+  read_coding(config);
+}
+
+void Describer::read_coding(const ConfigValue& config) {
+  if (form_.quantization == "fp8_block") coding_.kind = LinearCoding::Kind::fp8_block;
+  if (form_.quantization == "fp8_tensor") coding_.kind = LinearCoding::Kind::fp8_tensor;
+  const ConfigValue* stated = quantization_config(config);
+  if (coding_.kind == LinearCoding::Kind::none || stated == nullptr) return;
+  if (const ConfigValue* block = stated->find("weight_block_size"); block != nullptr && block->items().size() == 2) {
+    const auto rows = block->items()[0].as_integer();
+    const auto cols = block->items()[1].as_integer();
+    if (rows && cols && *rows > 0 && *cols > 0) {
+      coding_.block_rows = static_cast<std::uint64_t>(*rows);
+      coding_.block_cols = static_cast<std::uint64_t>(*cols);
+    }
+  }
+  const ConfigValue* scheme = stated->find("activation_scheme");
+  coding_.has_activation_scale = scheme != nullptr && scheme->as_string() == "static";
+  for (const std::string_view list : {"modules_to_not_convert", "ignored_layers"}) {
+    const ConfigValue* modules = stated->find(list);
+    if (modules == nullptr) continue;
+    for (const ConfigValue& item : modules->items()) {
+      const auto name = item.as_string();
+      if (!name || name->empty()) continue;
+      const bool is_leaf =
+          name->find('*') == std::string_view::npos && name->find_first_of("0123456789") != std::string_view::npos;
+      if (is_leaf) coding_.excepted.emplace(*name);
+      if (!is_leaf || coding_.excepted_parts.size() < 64) coding_.excepted_parts.emplace_back(*name);
+    }
+  }
+}
+
+bool Describer::is_excepted(std::string_view module) const {
+  if (coding_.excepted.contains(std::string(module))) return true;
+  const std::string dotted = "." + std::string(module) + ".";
+  for (const std::string& part : coding_.excepted_parts) {
+    if (part.find('*') != std::string::npos) {
+      if (matches_glob("*." + part + ".*", dotted)) return true;
+    } else if (dotted.find("." + part + ".") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Describer::code_linear(StoredId stored, std::string_view module, std::uint64_t out, std::uint64_t in) {
+  const std::string stored_module(stored_key(module));
+  if (!coding_.excepted.empty() || !coding_.excepted_parts.empty()) {
+    if (is_excepted(stored_module) || is_excepted(native_key(module))) return;
+  }
+  const std::string weight = stored_module + ".weight";
+  const std::string scale = weight + "_scale_inv";
+  const std::string activation = stored_module + ".activation_scale";
+  const bool is_block = coding_.kind == LinearCoding::Kind::fp8_block;
+  const auto blocks = [](std::uint64_t extent, std::uint64_t edge) {
+    return extent / edge + (extent % edge != 0 ? 1 : 0);
+  };
+  SchemaBuilder::Part parts[3];
+  parts[0] = {"weight", weight, {out, in}, DType::f8_e4m3};
+  parts[1] = {"scale", scale, {}, is_block ? DType::f32 : DType::bf16, DTypeRule::weight};
+  if (is_block) parts[1].shape = {blocks(out, coding_.block_rows), blocks(in, coding_.block_cols)};
+  parts[2] = {"unused", activation, {}, DType::bf16, DTypeRule::weight, true};
+  const std::size_t count = !is_block && coding_.has_activation_scale ? 3 : 2;
+  builder_.code(stored, is_block ? "fp8_block" : "fp8_tensor", std::span<const SchemaBuilder::Part>(parts, count),
+                is_block ? coding_.block_rows : 0, is_block ? coding_.block_cols : 0);
 }
 
 std::string_view Describer::stored_key(std::string_view name) {
@@ -100,7 +167,14 @@ void Describer::linear(std::string_view stored_module, std::string_view native_m
 
 StoredId Describer::stored_linear(std::string_view module, std::uint64_t out, std::uint64_t in) {
   stored_name_.assign(module).append(".weight");
-  return stored(stored_name_, {out, in});
+  const StoredId id = stored(stored_name_, {out, in});
+  if (coding_.kind != LinearCoding::Kind::none) code_linear(id, module, out, in);
+  return id;
+}
+
+StoredId Describer::stored_bias(std::string_view module, std::uint64_t out) {
+  stored_name_.assign(module).append(".bias");
+  return stored(stored_name_, {out});
 }
 
 Scope::Scope(Describer& describer, std::string_view stored, std::string_view native)

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_set>
+#include <vector>
 
 #include "loader/core/config.hpp"
 #include "loader/core/form.hpp"
@@ -46,20 +48,36 @@ class Describer {
   }
   void linear(std::string_view stored_module, std::string_view native_module, std::uint64_t out, std::uint64_t in,
               bool has_bias);
-  /// Its stored weight alone, to be bound by hand.
+  /// Its stored weight or bias alone, to be bound by hand.
   StoredId stored_linear(std::string_view module, std::uint64_t out, std::uint64_t in);
+  StoredId stored_bias(std::string_view module, std::uint64_t out);
+  /// The same name in the open scopes, composed. Valid until the next name.
+  std::string_view stored_key(std::string_view name);
+  std::string_view native_key(std::string_view name);
 
   Schema finish() && { return std::move(builder_).finish(); }
 
  private:
   friend class Scope;
   friend class LayerScope;
-  std::string_view stored_key(std::string_view name);
-  std::string_view native_key(std::string_view name);
   void check(const Shape& shape, std::string_view key);
+
+  /// How the weights of linear modules are coded: by the config, less the modules it excepts.
+  struct LinearCoding {
+    enum class Kind : std::uint8_t { none, fp8_block, fp8_tensor } kind = Kind::none;
+    std::uint64_t block_rows = 128;
+    std::uint64_t block_cols = 128;
+    bool has_activation_scale = false;
+    std::unordered_set<std::string> excepted;  ///< whole module names
+    std::vector<std::string> excepted_parts;   ///< names of modules above, or with '*'
+  };
+  void read_coding(const ConfigValue& config);
+  bool is_excepted(std::string_view module) const;
+  void code_linear(StoredId stored, std::string_view module, std::uint64_t out, std::uint64_t in);
 
   Form form_;
   SchemaBuilder builder_;
+  LinearCoding coding_;
   std::string stored_;  // open prefixes, then the name being composed
   std::string native_;
   std::string stored_name_;  // module names with their endings

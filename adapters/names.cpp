@@ -152,6 +152,19 @@ std::string tie_default_text(const Family& family, const ConfigValue& config, bo
   return text + (family.tied_by_default ? " by the family's default" : " by the presence of the stored head");
 }
 
+std::uint64_t count_numbered(const Catalog& catalog, std::string_view prefix) {
+  std::uint64_t count = 0;
+  for (const StoredTensor& tensor : catalog.tensors()) {
+    if (!tensor.key.starts_with(prefix)) continue;
+    const std::string_view rest = tensor.key.substr(prefix.size());
+    const std::string_view digits = rest.substr(0, rest.find('.'));
+    if (digits.size() <= 5 && digits.size() < rest.size() && is_digits(digits)) {
+      count = std::max(count, to_number(digits) + 1);
+    }
+  }
+  return count;
+}
+
 bool has_prefix(const Catalog& catalog, std::string_view prefix) {
   for (const StoredTensor& tensor : catalog.tensors()) {
     if (tensor.key.starts_with(prefix)) return true;

@@ -44,6 +44,9 @@ Form find_plain_form(const Family& family, const ConfigValue& config, const Cata
 /// Text for Schema::defaulted() where the tie flag is absent, else empty.
 std::string tie_default_text(const Family& family, const ConfigValue& config, bool is_tied);
 
+/// Highest number after "<prefix>" plus one ("model.layers."); 0 where no key has one, numbers above 99,999 are not
+/// looked at.
+std::uint64_t count_numbered(const Catalog& catalog, std::string_view prefix);
 /// True where some key begins with `prefix`.
 bool has_prefix(const Catalog& catalog, std::string_view prefix);
 /// A key that begins with `prefix` and ends with `suffix`; empty where none does.
