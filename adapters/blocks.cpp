@@ -185,14 +185,18 @@ void latent_attention(Describer& d, const LatentAttention& spec) {
   d.linear("o_proj", spec.hidden, spec.heads * spec.value_dim);
 }
 
-Schema dense_decoder(const Family& family, const ConfigValue& config, const Form& form, const DenseDecoder& spec) {
-  const Fields fields(config, family.config_root);
-  const NameSpace& name_space = name_space_of(form, k_text_name_spaces);
-  Describer d(family, config, form);
+void note_mtp(Describer& d, std::uint64_t depths) {
+  if (depths == 0 || d.form().has_mtp) return;
+  d.builder().defaulted("multi-token prediction: absent, none of the config's " + std::to_string(depths) +
+                        (depths == 1 ? " layer is stored" : " layers is stored"));
+}
+
+void dense_layers(Describer& d, const Fields& fields, const DenseDecoder& spec, const NameSpace& names,
+                  std::string_view native_prefix) {
   const std::uint64_t hidden = spec.attention.hidden;
   const std::uint64_t layers = fields.layers();
-  embedding_and_head(d, name_space, fields.count("vocab_size"), hidden);
-  const Scope model(d, name_space.prefix, "model.");
+  embedding_and_head(d, names, fields.count("vocab_size"), hidden, native_prefix);
+  const Scope model(d, names.prefix, native_prefix);
   for (std::uint64_t l = 0; l < layers; ++l) {
     const LayerScope layer(d, l);
     layer_norms(d, hidden);
@@ -200,6 +204,11 @@ Schema dense_decoder(const Family& family, const ConfigValue& config, const Form
     gated_mlp(d, hidden, spec.mlp_width, spec.has_mlp_bias);
   }
   d.same("norm.weight", {hidden});
+}
+
+Schema dense_decoder(const Family& family, const ConfigValue& config, const Form& form, const DenseDecoder& spec) {
+  Describer d(family, config, form);
+  dense_layers(d, Fields(config, family.config_root), spec, name_space_of(form, k_text_name_spaces));
   return std::move(d).finish();
 }
 

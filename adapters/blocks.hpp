@@ -68,6 +68,9 @@ void embedding_and_head(Describer& d, const NameSpace& name_space, std::uint64_t
 /// short. As many as the form has counted.
 void drop_layers_from(Describer& d, std::string_view layers_prefix, std::uint64_t first, std::string_view reason);
 
+/// Records that the config's MTP layers are not stored and therefore not required.
+void note_mtp(Describer& d, std::uint64_t depths);
+
 /// Per layer "full_attention" or "linear_attention": layer_types where present, else every full_attention_interval-th
 /// layer is full.
 std::vector<bool> read_full_attention(const Fields& fields, std::uint64_t layers);
@@ -116,6 +119,9 @@ struct DenseDecoder {
   std::uint64_t mlp_width = 0;
   bool has_mlp_bias = false;
 };
+/// Embedding, layers, final norm and head of one.
+void dense_layers(Describer& d, const Fields& fields, const DenseDecoder& spec, const NameSpace& names,
+                  std::string_view native_prefix = "model.");
 Schema dense_decoder(const Family& family, const ConfigValue& config, const Form& form, const DenseDecoder& spec);
 
 /// The config fields a dense decoder cannot do without.

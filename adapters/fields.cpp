@@ -56,6 +56,14 @@ std::uint64_t Fields::count(std::string_view name, std::uint64_t when_absent) co
   return value == nullptr ? when_absent : to_count(name, *value);
 }
 
+std::int64_t Fields::signed_count(std::string_view name, std::int64_t when_absent) const {
+  const ConfigValue* value = find(name);
+  if (value == nullptr) return when_absent;
+  const auto number = value->as_integer();
+  if (number && *number < 0 && *number >= -static_cast<std::int64_t>(k_count_max)) return *number;
+  return static_cast<std::int64_t>(to_count(name, *value));
+}
+
 std::uint64_t Fields::layers(std::string_view name) const {
   const std::uint64_t layers = count(name);
   if (layers <= k_layers_max) return layers;

@@ -25,6 +25,8 @@ class Fields {
   /// A number from 0 to k_count_max. Throws Error(config_invalid) when absent, negative, fractional or larger.
   std::uint64_t count(std::string_view name) const;
   std::uint64_t count(std::string_view name, std::uint64_t when_absent) const;
+  /// A number that may be negative (-1: no limit).
+  std::int64_t signed_count(std::string_view name, std::int64_t when_absent) const;
   /// num_hidden_layers, at most k_layers_max. Throws Error(limit_exceeded) beyond.
   std::uint64_t layers(std::string_view name = "num_hidden_layers") const;
   bool flag(std::string_view name, bool when_absent = false) const;

@@ -165,6 +165,38 @@ std::uint64_t count_numbered(const Catalog& catalog, std::string_view prefix) {
   return count;
 }
 
+std::string find_expert_layout(const Catalog& catalog, std::string_view layers_prefix, std::string_view when_none) {
+  std::string_view single;
+  std::string_view stacked;
+  constexpr std::string_view part = ".experts.";
+  for (const StoredTensor& tensor : catalog.tensors()) {
+    if (!tensor.key.starts_with(layers_prefix)) continue;
+    const std::size_t at = tensor.key.find(part);
+    if (at == std::string_view::npos) continue;
+    const std::string_view rest = tensor.key.substr(at + part.size());
+    if (is_digits(rest.substr(0, rest.find('.')))) {
+      single = tensor.key;
+    } else if (rest.starts_with("gate_up_proj") || rest.starts_with("down_proj")) {
+      stacked = tensor.key;
+    }
+  }
+  if (!single.empty() && !stacked.empty()) {
+    ErrorFacts facts;
+    facts.keys = {std::string(single), std::string(stacked)};
+    facts.expected = "experts stored one by one, or stacked";
+    facts.actual = "both";
+    facts.check = "layout.mixed";
+    facts.hint = "two exports were mixed: keep the files of one of them";
+    throw Error(ErrorCode::namespace_mixed, "experts are stored in two layouts at once", std::move(facts));
+  }
+  if (!single.empty()) return "per_expert";
+  return stacked.empty() ? std::string(when_none) : "stacked";
+}
+
+bool find_mtp(const Catalog& catalog, std::string_view prefix, std::uint64_t depths) {
+  return catalog.size() == 0 ? depths != 0 : has_prefix(catalog, prefix);
+}
+
 bool has_prefix(const Catalog& catalog, std::string_view prefix) {
   for (const StoredTensor& tensor : catalog.tensors()) {
     if (tensor.key.starts_with(prefix)) return true;

@@ -47,6 +47,12 @@ std::string tie_default_text(const Family& family, const ConfigValue& config, bo
 /// Highest number after "<prefix>" plus one ("model.layers."); 0 where no key has one, numbers above 99,999 are not
 /// looked at.
 std::uint64_t count_numbered(const Catalog& catalog, std::string_view prefix);
+/// "per_expert" or "stacked", from the keys under `layers_prefix`; `when_none` where there are no experts. Throws
+/// Error(namespace_mixed) for both at once.
+std::string find_expert_layout(const Catalog& catalog, std::string_view layers_prefix,
+                               std::string_view when_none = "per_expert");
+/// Whether the tensors of multi-token prediction are stored; from a config alone: whether it states some.
+bool find_mtp(const Catalog& catalog, std::string_view prefix, std::uint64_t depths);
 /// True where some key begins with `prefix`.
 bool has_prefix(const Catalog& catalog, std::string_view prefix);
 /// A key that begins with `prefix` and ends with `suffix`; empty where none does.

@@ -8,7 +8,10 @@ namespace weightproof::adapters {
 namespace {
 
 constexpr std::array k_families = {
-    &k_gemma, &k_llama, &k_mistral, &k_qwen2, &k_qwen3, &k_smollm3,
+    &k_deepseek_v3, &k_ernie4_5,       &k_ernie4_5_moe, &k_gemma,        &k_gemma3,     &k_glm4_moe,    &k_hy_v3,
+    &k_laguna,      &k_ling_v2,        &k_llama,        &k_mimo,         &k_minimax_m1, &k_minimax_m2,  &k_mistral,
+    &k_mixtral,     &k_phi3,           &k_qwen2,        &k_qwen3,        &k_qwen3_5,    &k_qwen3_5_moe, &k_qwen3_moe,
+    &k_qwen3_next,  &k_qwen3_omni_moe, &k_qwen3_vl,     &k_qwen3_vl_moe, &k_smollm3,
 };
 
 }  // namespace

@@ -6,11 +6,31 @@
 
 namespace weightproof::adapters {
 
+extern const Family k_deepseek_v3;
+extern const Family k_ernie4_5;
+extern const Family k_ernie4_5_moe;
 extern const Family k_gemma;
+extern const Family k_gemma3;
+extern const Family k_glm4_moe;
+extern const Family k_hy_v3;
+extern const Family k_laguna;
+extern const Family k_ling_v2;
 extern const Family k_llama;
+extern const Family k_mimo;
+extern const Family k_minimax_m1;
+extern const Family k_minimax_m2;
 extern const Family k_mistral;
+extern const Family k_mixtral;
+extern const Family k_phi3;
 extern const Family k_qwen2;
 extern const Family k_qwen3;
+extern const Family k_qwen3_5;
+extern const Family k_qwen3_5_moe;
+extern const Family k_qwen3_moe;
+extern const Family k_qwen3_next;
+extern const Family k_qwen3_omni_moe;
+extern const Family k_qwen3_vl;
+extern const Family k_qwen3_vl_moe;
 extern const Family k_smollm3;
 
 }  // namespace weightproof::adapters
