@@ -90,7 +90,8 @@ void Describer::code_linear(StoredId stored, std::string_view module, std::uint6
     if (is_excepted(stored_module) || is_excepted(native_key(module))) return;
   }
   const std::string weight = stored_module + ".weight";
-  const std::string scale = weight + "_scale_inv";
+  const std::string scale = stored_module + (coding_.kind == LinearCoding::Kind::fp8_block ? coding_.block_scale_ending
+                                                                                           : ".weight_scale_inv");
   const std::string activation = stored_module + ".activation_scale";
   const bool is_block = coding_.kind == LinearCoding::Kind::fp8_block;
   const auto blocks = [](std::uint64_t extent, std::uint64_t edge) {
@@ -98,7 +99,11 @@ void Describer::code_linear(StoredId stored, std::string_view module, std::uint6
   };
   SchemaBuilder::Part parts[3];
   parts[0] = {"weight", weight, {out, in}, DType::f8_e4m3};
-  parts[1] = {"scale", scale, {}, is_block ? DType::f32 : DType::bf16, DTypeRule::weight};
+  parts[1] = {"scale",
+              scale,
+              {},
+              is_block ? coding_.block_scale : DType::bf16,
+              coding_.block_scale == DType::f32 ? DTypeRule::weight : DTypeRule::fixed};
   if (is_block) parts[1].shape = {blocks(out, coding_.block_rows), blocks(in, coding_.block_cols)};
   parts[2] = {"unused", activation, {}, DType::bf16, DTypeRule::weight, true};
   const std::size_t count = !is_block && coding_.has_activation_scale ? 3 : 2;
@@ -151,6 +156,19 @@ void Describer::moved(std::string_view stored_name, std::string_view native_name
   const std::string_view from = stored_key(stored_name);
   check(shape, from);
   builder_.rename(from, native_key(native_name), shape, rule, layer_);
+}
+
+void Describer::moved_optional(std::string_view stored_name, std::string_view native_name, const Shape& shape,
+                               DTypeRule rule, double value, std::string_view rule_when_absent) {
+  const StoredId from = stored(stored_name, shape, rule);
+  const NativeId to = native(native_name, shape, rule);
+  builder_.bind(from, to, builder_.whole(to));
+  builder_.optional(from, rule_when_absent, value);
+}
+
+void Describer::name_block_scales(std::string_view ending, DType dtype) {
+  coding_.block_scale_ending = std::string(ending);
+  coding_.block_scale = dtype;
 }
 
 void Describer::linear(std::string_view stored_module, std::string_view native_module, std::uint64_t out,

@@ -51,6 +51,11 @@ class Describer {
   /// Its stored weight or bias alone, to be bound by hand.
   StoredId stored_linear(std::string_view module, std::uint64_t out, std::uint64_t in);
   StoredId stored_bias(std::string_view module, std::uint64_t out);
+  /// The same shape under another name, stored or not: then every native element is `value`.
+  void moved_optional(std::string_view stored_name, std::string_view native_name, const Shape& shape, DTypeRule rule,
+                      double value, std::string_view rule_when_absent);
+  /// Where block scales are not ".weight_scale_inv" F32 but the module's name with another ending.
+  void name_block_scales(std::string_view ending, DType dtype);
   /// The same name in the open scopes, composed. Valid until the next name.
   std::string_view stored_key(std::string_view name);
   std::string_view native_key(std::string_view name);
@@ -68,6 +73,8 @@ class Describer {
     std::uint64_t block_rows = 128;
     std::uint64_t block_cols = 128;
     bool has_activation_scale = false;
+    std::string block_scale_ending = ".weight_scale_inv";
+    DType block_scale = DType::f32;
     std::unordered_set<std::string> excepted;  ///< whole module names
     std::vector<std::string> excepted_parts;   ///< names of modules above, or with '*'
   };

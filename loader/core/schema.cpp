@@ -123,10 +123,11 @@ StoredId SchemaBuilder::stored(std::string_view key, const Shape& shape, DTypeRu
   return id;
 }
 
-void SchemaBuilder::optional(StoredId stored, std::string_view rule_when_absent) {
+void SchemaBuilder::optional(StoredId stored, std::string_view rule_when_absent, double value_when_absent) {
   if (stored >= schema_.stored_.size()) misuse(schema_.family_, "", "optional() of an unknown stored tensor");
   schema_.stored_[stored].is_optional = true;
   schema_.stored_[stored].absent_rule = intern_rule(rule_when_absent);
+  schema_.stored_[stored].absent_value = value_when_absent;
 }
 
 void SchemaBuilder::code(StoredId stored, std::string_view scheme, std::span<const Part> parts,

@@ -65,6 +65,7 @@ struct LogicalTensor {  ///< a stored tensor in its codec's natural shape
   DType dtype = DType::bf16;  ///< for DTypeRule::fixed
   bool is_optional = false;   ///< may be absent; then `absent_rule` says what happens
   RuleId absent_rule = k_no_id;
+  double absent_value = 0;           ///< what its native elements are then (not for aliases)
   std::uint32_t layer = k_no_layer;  ///< decoder layer, for pictures and for proofs shared by equal layers
   std::uint32_t coding = k_no_id;    ///< Schema::codings(); k_no_id: stored under `key` as itself
 };
@@ -174,8 +175,8 @@ class SchemaBuilder {
                   std::uint32_t layer = k_no_layer, DType fixed = DType::bf16);
   StoredId stored(std::string_view key, const Shape& shape, DTypeRule rule = DTypeRule::weight,
                   std::uint32_t layer = k_no_layer, DType fixed = DType::bf16);
-  /// Marks a stored tensor as one that may be absent.
-  void optional(StoredId stored, std::string_view rule_when_absent);
+  /// Marks a stored tensor as one that may be absent: its native elements then have `value_when_absent`.
+  void optional(StoredId stored, std::string_view rule_when_absent, double value_when_absent = 0);
 
   struct Part {
     std::string_view role;
