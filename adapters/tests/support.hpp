@@ -100,11 +100,18 @@ struct Coverage {
 
 inline Coverage cover(const Schema& schema, const Catalog& catalog) {
   Coverage coverage;
+  std::set<std::string_view> parts;
   for (const LogicalTensor& tensor : schema.stored_tensors()) {
-    if (!tensor.is_optional && catalog.find(tensor.key) == nullptr) coverage.missing.emplace_back(tensor.key);
+    for (const CodedPart& part : schema.parts_of(tensor)) {
+      parts.insert(part.key);
+      if (!part.is_optional && catalog.find(part.key) == nullptr) coverage.missing.emplace_back(part.key);
+    }
+    if (tensor.coding != k_no_id || tensor.is_optional) continue;
+    if (catalog.find(tensor.key) == nullptr) coverage.missing.emplace_back(tensor.key);
   }
   for (const StoredTensor& tensor : catalog.tensors()) {
-    if (schema.find_stored(tensor.key) != k_no_id) continue;
+    const StoredId id = schema.find_stored(tensor.key);
+    if (parts.count(tensor.key) != 0 || (id != k_no_id && schema.stored_tensors()[id].coding == k_no_id)) continue;
     bool is_known = false;
     for (const Passthrough& passthrough : schema.passthroughs()) {
       if (!tensor.key.starts_with(passthrough.prefix)) continue;
@@ -122,16 +129,45 @@ inline Coverage cover(const Schema& schema, const Catalog& catalog) {
   return coverage;
 }
 
-/// Bytes of the stored side where floating tensors follow `weight` and FP32 state is F32.
-inline std::uint64_t stored_bytes(const Schema& schema, DType weight = DType::bf16) {
-  std::uint64_t total = 0;
-  for (const LogicalTensor& tensor : schema.stored_tensors()) {
-    if (tensor.is_optional) continue;
-    DType dtype = weight;
-    if (tensor.dtype_rule == DTypeRule::f32_state) dtype = DType::f32;
-    if (tensor.dtype_rule == DTypeRule::fixed) dtype = tensor.dtype;
-    total += byte_count(schema.shape_of(tensor), dtype).value();
+struct StoredTotals {
+  std::size_t tensors = 0;       ///< stored, with the parts of coded ones
+  std::uint64_t bytes = 0;
+  std::uint64_t parameters = 0;  ///< elements of logical tensors
+};
+
+/// The head of a tied model is an alias, no tensor of its own.
+inline bool is_alias(const Schema& schema, const LogicalTensor& tensor) {
+  for (const Tie& tie : schema.ties()) {
+    if (tie.stored_alias == tensor.key) return true;
   }
+  return false;
+}
+
+/// The stored side where floating tensors follow `weight` and FP32 state is F32; tensors that may be absent are there.
+inline StoredTotals stored_totals(const Schema& schema, DType weight = DType::bf16) {
+  StoredTotals totals;
+  const auto add = [&](const Shape& shape, DTypeRule rule, DType dtype) {
+    ++totals.tensors;
+    totals.bytes += byte_count(shape, rule == DTypeRule::f32_state ? DType::f32 : dtype).value();
+  };
+  for (const LogicalTensor& tensor : schema.stored_tensors()) {
+    if (is_alias(schema, tensor)) continue;
+    totals.parameters += element_count(schema.shape_of(tensor)).value();
+    if (tensor.coding == k_no_id) {
+      add(schema.shape_of(tensor), tensor.dtype_rule, tensor.dtype_rule == DTypeRule::fixed ? tensor.dtype : weight);
+    }
+    for (const CodedPart& part : schema.parts_of(tensor)) add(schema.shape_of(part), DTypeRule::fixed, part.dtype);
+  }
+  return totals;
+}
+
+inline std::uint64_t stored_bytes(const Schema& schema, DType weight = DType::bf16) {
+  return stored_totals(schema, weight).bytes;
+}
+
+inline std::uint64_t native_elements(const Schema& schema) {
+  std::uint64_t total = 0;
+  for (const NativeTensor& tensor : schema.native_tensors()) total += element_count(schema.shape_of(tensor)).value();
   return total;
 }
 
