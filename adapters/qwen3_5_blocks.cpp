@@ -59,9 +59,8 @@ Schema describe_qwen3_5(const Family& family, const ConfigValue& config, const F
 
   Describer d(family, config, form);
   if (is_composite(names)) {
-    for (const std::string_view tower : {"model.visual.", "vision_tower."}) {
-      d.builder().passthrough(std::string(tower), "a tower beside the text model, kept as it is");
-    }
+    d.builder().passthrough("model.visual.", "a tower beside the text model, kept as it is");
+    d.builder().passthrough("vision_tower.", "a tower beside the text model, kept as it is", "model.visual.");
   }
   const auto mlp = [&](std::string_view expert_layout) {
     if (is_moe) {

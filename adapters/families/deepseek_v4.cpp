@@ -203,7 +203,7 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
   const std::uint64_t count = fields.layers();
   const std::uint64_t hashed = fields.count("num_hash_layers", 0);
   const std::vector<std::string_view> types = fields.texts("mlp_layer_types");
-  const std::uint64_t depths = fields.count("num_nextn_predict_layers", 0);
+  const std::uint64_t depths = fields.count("num_nextn_predict_layers", 1);
   Describer d(k_deepseek_v4, config, form);
   d.name_block_scales(".scale", DType::f8_e8m0);
   Layers layers(d, fields, storage);

@@ -14,6 +14,7 @@ constexpr std::array<std::string_view, 2> k_architectures = {"Gemma3ForCondition
 
 constexpr std::array k_name_spaces = {NameSpace{"language_model.model.", "language_model.lm_head.weight"},
                                       NameSpace{"model.language_model.", "lm_head.weight"},
+                                      NameSpace{"model.language_model.model.", "model.language_model.lm_head.weight"},
                                       NameSpace{"model.", "lm_head.weight"}, NameSpace{"", "lm_head.weight"}};
 
 Form find_form(const ConfigValue& config, const Catalog& catalog) {
@@ -34,10 +35,11 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage) {
   const std::uint64_t layers = fields.layers();
   const std::uint64_t width = fields.count("intermediate_size");
   Describer d(k_gemma3, config, form);
-  const std::string outer = names.prefix == "model.language_model." ? "model." : "";
-  for (const std::string_view tower : {"vision_tower.", "multi_modal_projector."}) {
-    if (is_composite)
-      d.builder().passthrough(outer + std::string(tower), "a tower beside the text model, kept as it is");
+  for (const std::string tower : {"vision_tower.", "multi_modal_projector."}) {
+    if (!is_composite) break;
+    const bool is_inner = names.prefix.starts_with("model.");
+    d.builder().passthrough((is_inner ? "model." : "") + tower, "a tower beside the text model, kept as it is",
+                            "model." + tower);
   }
   embedding_and_head(d, names, fields.count("vocab_size"), hidden, native);
   const Scope model(d, names.prefix, native);

@@ -101,13 +101,13 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
   spec.input = hidden;
   spec.width = fields.has("moe_intermediate_size") ? fields.count("moe_intermediate_size")
                                                    : fields.count("expert_intermediate_size");
-  const std::string_view native = names.prefix == "model." ? "model." : "model.language_model.";
+  const std::string_view native = names.prefix;
 
   Describer d(k_gemma4_moe, config, form);
   if (form.expert_layout == "stacked_folded") d.builder().defaulted("per_expert_scale: folded into down_projs, lossy");
-  for (const std::string_view tower : {"vision_tower.", "embed_vision.", "audio_tower.", "embed_audio."}) {
-    const std::string_view outer = names.prefix == "language_model." ? "" : "model.";
-    d.builder().passthrough(std::string(outer) + std::string(tower), "a tower beside the text model, kept as it is");
+  for (const std::string tower :
+       {"model.vision_tower.", "model.embed_vision.", "model.audio_tower.", "model.embed_audio."}) {
+    d.builder().passthrough(tower, "a tower beside the text model, kept as it is");
   }
   embedding_and_head(d, names, fields.count("vocab_size"), hidden, native);
   const Scope model(d, names.prefix, native);

@@ -54,7 +54,7 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
     } else {
       attention(d, attention_spec);
     }
-    d.moved("block_sparse_moe.gate.weight", "mlp.gate.weight", {experts.experts, hidden});
+    d.moved("block_sparse_moe.gate.weight", "mlp.gate.weight", {experts.experts, hidden}, DTypeRule::any);
     per_expert(d, experts, storage, "block_sparse_moe.experts.", "mlp.experts.", k_numbered_experts);
     if (shared != 0) {
       gated_mlp(d, "shared_mlp.", "mlp.shared_experts.", hidden, shared);

@@ -51,7 +51,7 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
     const LayerScope layer(d, l);
     layer_norms(d, hidden);
     attention(d, attention_spec);
-    d.moved("block_sparse_moe.gate.weight", "mlp.gate.weight", {experts.experts, hidden});
+    d.moved("block_sparse_moe.gate.weight", "mlp.gate.weight", {experts.experts, hidden}, DTypeRule::any);
     d.moved("block_sparse_moe.e_score_correction_bias", "mlp.gate.e_score_correction_bias", {experts.experts},
             DTypeRule::f32_state);
     per_expert(d, experts, storage, "block_sparse_moe.experts.", "mlp.experts.", k_numbered_experts);

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 1> k_architectures = {"Mistral3ForConditi
 
 constexpr std::array k_name_spaces = {NameSpace{"language_model.model.", "language_model.lm_head.weight"},
                                       NameSpace{"model.language_model.", "lm_head.weight"},
-                                      NameSpace{"model.language_model.model.", "lm_head.weight"},
+                                      NameSpace{"model.language_model.model.", "model.language_model.lm_head.weight"},
                                       NameSpace{"model.", "lm_head.weight"}};
 
 /// Mistral 4 comes with the same outer type.
@@ -67,7 +67,7 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage) {
   spec.attention = read_attention(fields);
   spec.mlp_width = fields.count("intermediate_size");
   Describer d(k_mistral3_fp8_vlm, config, form);
-  dense_layers(d, fields, spec, names, "model.language_model.");
+  dense_layers(d, fields, spec, names, names.prefix == "model." ? "model." : "model.language_model.");
   const ConfigValue* vision = config.find("vision_config");
   if (names.prefix == "model." || vision == nullptr || !vision->is_object()) return std::move(d).finish();
   const std::string_view outer = names.prefix.starts_with("model.") ? "model." : "";

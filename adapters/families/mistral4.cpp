@@ -21,6 +21,7 @@ constexpr std::array<std::string_view, 11> k_required = {
     "qk_rope_head_dim", "v_head_dim",          "vocab_size"};
 
 constexpr std::array k_name_spaces = {NameSpace{"language_model.model.", "language_model.lm_head.weight"},
+                                      NameSpace{"model.language_model.model.", "model.language_model.lm_head.weight"},
                                       NameSpace{"model.", "lm_head.weight"}};
 
 bool accepts(const ConfigValue& config) {
@@ -71,8 +72,11 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
 
   Describer d(k_mistral4, config, form);
   if (!is_alone) {
-    d.builder().passthrough("vision_tower.", "a tower beside the text model, kept as it is");
-    d.builder().passthrough("multi_modal_projector.", "a tower beside the text model, kept as it is");
+    for (const std::string tower : {"vision_tower.", "multi_modal_projector."}) {
+      const bool is_inner = names.prefix.starts_with("model.");
+      d.builder().passthrough((is_inner ? "model." : "") + tower, "a tower beside the text model, kept as it is",
+                              "model." + tower);
+    }
   }
   embedding_and_head(d, names, fields.count("vocab_size"), hidden, native,
                      is_alone ? "lm_head.weight" : "model.language_model.lm_head.weight");

@@ -35,8 +35,8 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
   const NameSpace& names = name_space_of(form, k_name_spaces);
   Describer d(k_qwen3_omni_moe, config, form);
   const std::string outer(names.prefix.substr(0, names.prefix.size() - std::string_view("model.").size()));
-  for (const std::string_view tower : {"visual.", "audio_tower."}) {
-    d.builder().passthrough(outer + std::string(tower), "a tower beside the text model, kept as it is");
+  for (const std::string tower : {"visual.", "audio_tower."}) {
+    d.builder().passthrough(outer + tower, "a tower beside the text model, kept as it is", tower);
   }
   d.builder().drop("talker.*", "the talker is another model, no part of the thinker");
   d.builder().drop("code2wav.*", "the vocoder is another model, no part of the thinker");

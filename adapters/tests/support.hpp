@@ -130,7 +130,7 @@ inline Coverage cover(const Schema& schema, const Catalog& catalog) {
 }
 
 struct StoredTotals {
-  std::size_t tensors = 0;       ///< stored, with the parts of coded ones
+  std::size_t tensors = 0;  ///< stored, with the parts of coded ones
   std::uint64_t bytes = 0;
   std::uint64_t parameters = 0;  ///< elements of logical tensors
 };

@@ -231,8 +231,8 @@ void SchemaBuilder::drop(std::string pattern, std::string reason) {
   schema_.drops_.push_back(Drop{std::move(pattern), std::move(reason)});
 }
 
-void SchemaBuilder::passthrough(std::string prefix, std::string reason) {
-  schema_.passthroughs_.push_back(Passthrough{std::move(prefix), std::move(reason)});
+void SchemaBuilder::passthrough(std::string prefix, std::string reason, std::string native_prefix) {
+  schema_.passthroughs_.push_back(Passthrough{std::move(prefix), std::move(reason), std::move(native_prefix)});
 }
 
 void SchemaBuilder::defaulted(std::string what) { schema_.defaulted_.push_back(std::move(what)); }

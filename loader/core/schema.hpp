@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "loader/core/dtype.hpp"
@@ -106,6 +107,7 @@ struct Drop {
 struct Passthrough {
   std::string prefix;
   std::string reason;
+  std::string native_prefix;  ///< what native names have in the place of `prefix`
 };
 
 /// Two native tensors that are one storage.
@@ -210,7 +212,8 @@ class SchemaBuilder {
   /// The stored head repeats the embedding: an alias that may be absent.
   void tie(std::string_view head_key, StoredId embedding, NativeId native_embedding, std::string_view rule);
   void drop(std::string pattern, std::string reason);
-  void passthrough(std::string prefix, std::string reason);
+  void passthrough(std::string prefix, std::string reason) { passthrough(prefix, std::move(reason), prefix); }
+  void passthrough(std::string prefix, std::string reason, std::string native_prefix);
   void defaulted(std::string what);
 
   Schema finish() &&;
