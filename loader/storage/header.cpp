@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "loader/core/limits.hpp"
+#include "loader/storage/header_internal.hpp"
+#include "loader/storage/huge_pages_internal.hpp"
 
 namespace weightproof::storage {
 namespace {
@@ -15,6 +17,9 @@ using namespace std::string_view_literals;
 
 // As much as the longest prefix that is looked for, and some blanks before it.
 constexpr std::size_t k_prefix_bytes = 64;
+
+// Read and looked over while it is in the cache.
+constexpr std::size_t k_piece_bytes = 512 * 1024;
 
 struct ForeignPrefix {
   std::string_view bytes;
@@ -134,8 +139,15 @@ Header read_header(const File& file) {
   }
   // Only now is the length known to be backed by bytes of the file.
   std::shared_ptr<char[]> text = std::make_shared_for_overwrite<char[]>(static_cast<std::size_t>(header_bytes) + 1);
-  file.read(8, std::as_writable_bytes(std::span<char>(text.get(), static_cast<std::size_t>(header_bytes))));
-  header = scan_header({text.get(), static_cast<std::size_t>(header_bytes)}, file.size(), file.name(), text);
+  detail::advise_huge_pages(text.get(), static_cast<std::size_t>(header_bytes));
+  detail::TextCensus census;
+  const std::size_t bytes = static_cast<std::size_t>(header_bytes);
+  for (std::size_t done = 0; done < bytes; done += k_piece_bytes) {
+    const std::span<char> piece(text.get() + done, std::min(k_piece_bytes, bytes - done));
+    file.read(8 + done, std::as_writable_bytes(piece));
+    census.add({piece.data(), piece.size()});
+  }
+  header = detail::scan_text({text.get(), bytes}, census, file.size(), file.name(), text);
   header.identity = file.identity();
   if (header.error && header.tensors.empty() && header.error->code() == ErrorCode::invalid_header_deserialization) {
     hint_foreign(header, prefix_span);

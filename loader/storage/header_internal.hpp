@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "loader/storage/header.hpp"
+#include "loader/storage/utf8_internal.hpp"
 
 namespace weightproof::storage::detail {
 
@@ -29,16 +30,19 @@ struct KeyList {
 /// "'a'", "'a' and 'b'", "'a', 'b' and 7 more".
 std::string names_text(const KeyList& list);
 
-/// First name that stands twice, in text order, as an Error; nothing if all differ.
-std::optional<Error> find_duplicate_name(const Header& header);
+/// scan_header with the census of `text` taken before.
+Header scan_text(std::string_view text, const TextCensus& census, std::uint64_t file_bytes, std::string file,
+                 std::shared_ptr<const void> text_owner);
 
-/// Rules 6 to 10 of the format, in offset order; the first violation.
-std::optional<Error> validate_ranges(const Header& header);
+/// First name that stands twice, in text order, as an Error; nothing if all differ. `hashes`: of the name of each
+/// tensor (there may be more of them).
+std::optional<Error> find_duplicate_name(const Header& header, std::span<const std::uint32_t> hashes);
 
-/// Adds the note on unaligned data, if it applies.
-void note_alignment(Header& header);
+/// Rules 6 to 10 of the format, in offset order; the first violation. `is_sorted`: header order is offset order. Adds
+/// the note on unaligned data where no rule is violated.
+std::optional<Error> validate_ranges(Header& header, bool is_sorted);
 
-/// "tensor 'x'" with control characters made visible and long names shortened, for messages.
+/// "'x'" with control characters made visible and long names shortened, for messages.
 std::string shown_name(std::string_view name);
 
 }  // namespace weightproof::storage::detail

@@ -6,8 +6,10 @@
 #include <cstring>
 #include <utility>
 
+#include "loader/core/hash.hpp"
 #include "loader/core/limits.hpp"
 #include "loader/storage/header_internal.hpp"
+#include "loader/storage/huge_pages_internal.hpp"
 #include "loader/storage/json_cursor_internal.hpp"
 #include "loader/storage/utf8_internal.hpp"
 
@@ -83,12 +85,18 @@ bool take_digits(const char*& at, std::uint64_t& value) {
 class HeaderScanner {
  public:
   HeaderScanner(Header& header, std::string_view text, TextArena& arena)
-      : header_(header), cursor_(text), arena_(arena), begin_(text.data()) {}
+      : header_(header), cursor_(text), arena_(arena), begin_(text.data()) {
+    name_hashes_.reserve(header.tensors.capacity());
+  }
 
   /// Fills tensors, metadata and the lists of notes. Throws Error.
   void scan(bool has_delete);
   /// Turns the lists into diagnostics.
   void report();
+  /// Hash of each name, lower half.
+  const std::vector<std::uint32_t>& name_hashes() const { return name_hashes_; }
+  /// Entries stand in the order of their data.
+  bool is_sorted() const { return is_sorted_; }
 
  private:
   void scan_value(std::string_view name, const char* entry);
@@ -116,6 +124,10 @@ class HeaderScanner {
   std::string_view current_;  // name of the entry being read
   bool is_in_entry_ = false;
   bool has_delete_ = false;
+  std::vector<std::uint32_t> name_hashes_;
+  bool is_sorted_ = true;
+  std::uint64_t last_begin_ = 0;
+  std::uint64_t last_end_ = 0;
   std::vector<std::string_view> extras_;  // unknown fields of the entry being read
   KeyList extra_fields_;
   KeyList odd_names_;
@@ -406,6 +418,7 @@ void HeaderScanner::scan_value(std::string_view name, const char* entry) {
                  "at most " + std::to_string(limits::name_bytes_max) + " bytes", std::to_string(name.size()));
   }
   note_name(name, entry);
+  name_hashes_.push_back(static_cast<std::uint32_t>(hash_text(name)));  // now, while the name is in the cache
   HeaderTensor& tensor = header_.tensors.emplace_back();
   tensor.name = name;
   tensor.header_offset = static_cast<std::uint32_t>(entry - begin_);
@@ -416,6 +429,9 @@ void HeaderScanner::scan_value(std::string_view name, const char* entry) {
     throw;
   }
   is_in_entry_ = false;
+  is_sorted_ &= tensor.begin > last_begin_ || (tensor.begin == last_begin_ && tensor.end >= last_end_);
+  last_begin_ = tensor.begin;
+  last_end_ = tensor.end;
 }
 
 void HeaderScanner::scan(bool has_delete) {
@@ -517,8 +533,8 @@ Error length_fault(ErrorCode code, const std::string& file, std::uint64_t header
 
 }  // namespace
 
-Header scan_header(std::string_view text, std::uint64_t file_bytes, std::string file,
-                   std::shared_ptr<const void> text_owner) {
+Header detail::scan_text(std::string_view text, const TextCensus& census, std::uint64_t file_bytes, std::string file,
+                         std::shared_ptr<const void> text_owner) {
   Header header;
   header.file = std::move(file);
   header.header_bytes = text.size();
@@ -531,20 +547,20 @@ Header scan_header(std::string_view text, std::uint64_t file_bytes, std::string 
     header.error = length_fault(ErrorCode::invalid_header_length, header.file, text.size(), file_bytes);
     return header;
   }
-  const detail::TextCensus census = detail::take_census(text);
-  if (census.first_invalid != std::string_view::npos) {
+  const std::size_t invalid = census.is_ascii ? std::string_view::npos : find_invalid_utf8(text);
+  if (invalid != std::string_view::npos) {
     ErrorFacts facts;
     facts.file = header.file;
-    facts.byte_offset = 8 + census.first_invalid;
+    facts.byte_offset = 8 + invalid;
     header.error = Error(ErrorCode::invalid_header,
-                         "the header is not UTF-8 from byte " + std::to_string(8 + census.first_invalid) + " on",
-                         std::move(facts));
+                         "the header is not UTF-8 from byte " + std::to_string(8 + invalid) + " on", std::move(facts));
     return header;
   }
   auto owned = std::make_shared<OwnedText>();
   owned->text = std::move(text_owner);
   header.text = owned;
   header.tensors.reserve(std::min(census.open_braces, text.size() / k_entry_bytes_min + 1));
+  detail::advise_huge_pages(header.tensors.data(), header.tensors.capacity() * sizeof(HeaderTensor));
   HeaderScanner scanner(header, text, owned->arena);
   try {
     scanner.scan(census.has_delete);
@@ -553,11 +569,18 @@ Header scan_header(std::string_view text, std::uint64_t file_bytes, std::string 
   }
   scanner.report();
   // Names are compared once all are known. A name that stood twice before another fault was met comes first.
-  if (std::optional<Error> duplicate = detail::find_duplicate_name(header)) header.error = std::move(duplicate);
+  if (std::optional<Error> duplicate = detail::find_duplicate_name(header, scanner.name_hashes()))
+    header.error = std::move(duplicate);
   if (header.error) return header;
-  header.error = detail::validate_ranges(header);
-  if (!header.error) detail::note_alignment(header);
+  header.error = detail::validate_ranges(header, scanner.is_sorted());
   return header;
+}
+
+Header scan_header(std::string_view text, std::uint64_t file_bytes, std::string file,
+                   std::shared_ptr<const void> text_owner) {
+  detail::TextCensus census;
+  if (text.size() <= limits::header_bytes_max) census.add(text);
+  return detail::scan_text(text, census, file_bytes, std::move(file), std::move(text_owner));
 }
 
 }  // namespace weightproof::storage

@@ -6,36 +6,40 @@
 #include <numeric>
 #include <utility>
 
-#include "loader/core/hash.hpp"
 #include "loader/storage/header_internal.hpp"
+#include "loader/storage/huge_pages_internal.hpp"
 
 namespace weightproof::storage::detail {
 namespace {
+
+constexpr std::size_t k_names_ahead = 16;
 
 struct Twins {
   std::uint32_t first = 0;
   std::uint32_t second = 0;
 };
 
-std::optional<Twins> find_twins(const std::vector<HeaderTensor>& tensors) {
+std::optional<Twins> find_twins(const std::vector<HeaderTensor>& tensors, std::span<const std::uint32_t> hashes) {
   if (tensors.size() < 2) return std::nullopt;
-  // A slot holds the upper half of a hash and a position + 1. Two thirds full at most.
+  // A slot holds a hash and a position + 1. Two thirds full at most.
   const std::size_t slots = std::bit_ceil(tensors.size() + tensors.size() / 2);
   const std::uint64_t mask = slots - 1;
-  std::vector<std::uint64_t> table(slots, 0);
+  std::vector<std::uint64_t> table;
+  table.reserve(slots);
+  advise_huge_pages(table.data(), slots * sizeof(table[0]));
+  table.resize(slots, 0);
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
-    const std::uint64_t hash = hash_text(tensors[i].name);
-    const std::uint64_t tag = hash & 0xFFFFFFFF00000000ULL;
-    for (std::uint64_t slot = hash & mask;; slot = (slot + 1) & mask) {
+    // Slots lie all over a table larger than the caches: they are asked for some names ahead.
+    if (tensors.size() - i > k_names_ahead) __builtin_prefetch(&table[hashes[i + k_names_ahead] & mask], 1);
+    for (std::uint64_t slot = hashes[i] & mask;; slot = (slot + 1) & mask) {
       const std::uint64_t held = table[slot];
       if (held == 0) {
-        table[slot] = tag | (i + 1U);
+        table[slot] = (std::uint64_t{hashes[i]} << 32) | (i + 1U);
         break;
       }
-      if ((held & 0xFFFFFFFF00000000ULL) == tag) {
-        const std::uint32_t other = static_cast<std::uint32_t>(held & 0xFFFFFFFFULL) - 1U;
-        if (tensors[other].name == tensors[i].name) return Twins{other, i};
-      }
+      if ((held >> 32) != hashes[i]) continue;
+      const std::uint32_t other = static_cast<std::uint32_t>(held) - 1U;
+      if (tensors[other].name == tensors[i].name) return Twins{other, i};
     }
   }
   return std::nullopt;
@@ -58,7 +62,8 @@ std::string range_text(const HeaderTensor& tensor) {
 }
 
 // Rules 6 to 9 for one tensor.
-std::optional<Error> validate_tensor(const Header& header, const HeaderTensor& tensor, std::uint64_t running_end) {
+std::optional<Error> validate_tensor(const Header& header, const HeaderTensor& tensor, unsigned element_bits,
+                                     std::uint64_t running_end) {
   if (tensor.begin != running_end) {
     const bool is_overlap = tensor.begin < running_end;
     return range_error(ErrorCode::invalid_offset, header, tensor,
@@ -87,7 +92,7 @@ std::optional<Error> validate_tensor(const Header& header, const HeaderTensor& t
   }
   if (is_empty) elements = 0;
   std::uint64_t bits = 0;
-  if (__builtin_mul_overflow(elements, std::uint64_t{bits_of(tensor.dtype)}, &bits)) {
+  if (__builtin_mul_overflow(elements, std::uint64_t{element_bits}, &bits)) {
     return range_error(ErrorCode::validation_overflow, header, tensor,
                        "the number of bits of shape " + to_string(tensor.shape) + " " +
                            std::string(name_of(tensor.dtype)) + " does not fit 64 bits",
@@ -139,6 +144,28 @@ Error length_error(const Header& header, std::uint64_t data_end) {
                std::move(facts));
 }
 
+// Adds the note on unaligned data, if it applies.
+void note_alignment(Header& header, KeyList unaligned) {
+  const std::uint64_t data_begin = header.data_begin();
+  if (data_begin % 8 == 0 && unaligned.count == 0) return;
+  Diagnostic note;
+  note.check = "format.alignment";
+  note.severity = Severity::note;
+  note.message = "the data starts at byte " + std::to_string(data_begin);
+  if (data_begin % 8 != 0) note.message += ", not a multiple of 8";
+  if (unaligned.count != 0) {
+    note.message += "; " + std::to_string(unaligned.count) +
+                    " tensors do not start at a multiple of their element size (" + names_text(unaligned) + ")";
+  }
+  note.facts.file = header.file;
+  note.facts.byte_offset = data_begin % 8 != 0 ? data_begin : unaligned.first_offset;
+  note.facts.keys = std::move(unaligned.keys);
+  note.facts.expected = "a multiple of 8";
+  note.facts.actual = std::to_string(data_begin);
+  note.facts.hint = "correct, but such data can not be used in place through typed pointers";
+  header.diagnostics.push_back(std::move(note));
+}
+
 }  // namespace
 
 std::string shown_name(std::string_view name) {
@@ -176,8 +203,8 @@ std::string names_text(const KeyList& list) {
   return text;
 }
 
-std::optional<Error> find_duplicate_name(const Header& header) {
-  const std::optional<Twins> twins = find_twins(header.tensors);
+std::optional<Error> find_duplicate_name(const Header& header, std::span<const std::uint32_t> hashes) {
+  const std::optional<Twins> twins = find_twins(header.tensors, hashes);
   if (!twins) return std::nullopt;
   const HeaderTensor& first = header.tensors[twins->first];
   const HeaderTensor& second = header.tensors[twins->second];
@@ -195,57 +222,34 @@ std::optional<Error> find_duplicate_name(const Header& header) {
                std::move(facts));
 }
 
-std::optional<Error> validate_ranges(const Header& header) {
+std::optional<Error> validate_ranges(Header& header, bool is_sorted) {
   const std::vector<HeaderTensor>& tensors = header.tensors;
-  const auto before = [](const HeaderTensor& a, const HeaderTensor& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-  };
-  const bool is_sorted = std::is_sorted(tensors.begin(), tensors.end(), before);
   std::vector<std::uint32_t> order;
   if (!is_sorted) {
     order.resize(tensors.size());
     std::iota(order.begin(), order.end(), 0U);
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      if (before(tensors[a], tensors[b])) return true;
-      return !before(tensors[b], tensors[a]) && a < b;
+      if (tensors[a].begin != tensors[b].begin) return tensors[a].begin < tensors[b].begin;
+      if (tensors[a].end != tensors[b].end) return tensors[a].end < tensors[b].end;
+      return a < b;
     });
   }
+  const std::uint64_t data_begin = header.data_begin();
   std::uint64_t running_end = 0;
+  KeyList unaligned;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const HeaderTensor& tensor = tensors[is_sorted ? i : order[i]];
-    if (std::optional<Error> error = validate_tensor(header, tensor, running_end)) return error;
+    const unsigned bits = bits_of(tensor.dtype);
+    if (std::optional<Error> error = validate_tensor(header, tensor, bits, running_end)) return error;
     running_end = tensor.end;
-  }
-  if (running_end != header.file_bytes - header.data_begin()) return length_error(header, running_end);
-  return std::nullopt;
-}
-
-void note_alignment(Header& header) {
-  const std::uint64_t data_begin = header.data_begin();
-  KeyList unaligned;
-  for (const HeaderTensor& tensor : header.tensors) {
-    const std::uint64_t element_bytes = bits_of(tensor.dtype) / 8;
-    if (element_bytes > 1 && (data_begin + tensor.begin) % element_bytes != 0) {
+    // Element sizes are powers of two; those below a byte have no alignment.
+    if (((data_begin + tensor.begin) & ((bits >> 3) - (bits >= 8 ? 1U : 0U))) != 0) {
       unaligned.add(tensor.name, data_begin + tensor.begin);
     }
   }
-  if (data_begin % 8 == 0 && unaligned.count == 0) return;
-  Diagnostic note;
-  note.check = "format.alignment";
-  note.severity = Severity::note;
-  note.message = "the data starts at byte " + std::to_string(data_begin);
-  if (data_begin % 8 != 0) note.message += ", not a multiple of 8";
-  if (unaligned.count != 0) {
-    note.message += "; " + std::to_string(unaligned.count) +
-                    " tensors do not start at a multiple of their element size (" + names_text(unaligned) + ")";
-  }
-  note.facts.file = header.file;
-  note.facts.byte_offset = data_begin % 8 != 0 ? data_begin : unaligned.first_offset;
-  note.facts.keys = std::move(unaligned.keys);
-  note.facts.expected = "a multiple of 8";
-  note.facts.actual = std::to_string(data_begin);
-  note.facts.hint = "correct, but such data can not be used in place through typed pointers";
-  header.diagnostics.push_back(std::move(note));
+  if (running_end != header.file_bytes - header.data_begin()) return length_error(header, running_end);
+  note_alignment(header, std::move(unaligned));
+  return std::nullopt;
 }
 
 }  // namespace weightproof::storage::detail

@@ -52,14 +52,12 @@ std::size_t find_invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
-TextCensus take_census(std::string_view text) {
-  TextCensus census;
-  const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+void TextCensus::add(std::string_view piece) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(piece.data());
   unsigned seen = 0;  // high bits of all bytes so far
-  bool has_delete = false;
   std::size_t at = 0;
   // Counters of one byte let the compiler keep a block in vector registers.
-  for (; text.size() - at >= k_block_bytes; at += k_block_bytes) {
+  for (; piece.size() - at >= k_block_bytes; at += k_block_bytes) {
     unsigned char braces = 0;
     unsigned char deletes = 0;
     unsigned char high = 0;
@@ -69,18 +67,16 @@ TextCensus take_census(std::string_view text) {
       deletes = static_cast<unsigned char>(deletes | (byte == 0x7F ? 1 : 0));
       high = static_cast<unsigned char>(high | byte);
     }
-    census.open_braces += braces;
+    open_braces += braces;
     has_delete |= deletes != 0;
     seen |= high;
   }
-  for (; at < text.size(); ++at) {
-    census.open_braces += bytes[at] == '{' ? 1 : 0;
+  for (; at < piece.size(); ++at) {
+    open_braces += bytes[at] == '{' ? 1 : 0;
     has_delete |= bytes[at] == 0x7F;
     seen |= bytes[at];
   }
-  census.has_delete = has_delete;
-  if ((seen & 0x80) != 0) census.first_invalid = find_invalid_utf8(text);
-  return census;
+  is_ascii &= (seen & 0x80) == 0;
 }
 
 }  // namespace weightproof::storage::detail

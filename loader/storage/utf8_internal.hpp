@@ -6,14 +6,14 @@
 
 namespace weightproof::storage::detail {
 
-/// What one pass over a text finds out before it is parsed.
+/// What is found out about a text before it is parsed. May be taken in pieces, each while it is still in the cache.
 struct TextCensus {
-  std::size_t first_invalid = std::string_view::npos;  ///< byte where the text stops being UTF-8; npos: it is
-  std::size_t open_braces = 0;                         ///< '{' anywhere: an upper bound of objects
-  bool has_delete = false;                             ///< byte 0x7F anywhere
-};
+  std::size_t open_braces = 0;  ///< '{' anywhere: an upper bound of objects
+  bool has_delete = false;      ///< byte 0x7F anywhere
+  bool is_ascii = true;
 
-TextCensus take_census(std::string_view text);
+  void add(std::string_view piece);
+};
 
 /// Position of the first byte that is not part of well-formed UTF-8 (shortest form, no surrogates, at most U+10FFFF);
 /// npos if none.
