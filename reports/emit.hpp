@@ -38,4 +38,9 @@ std::string emit_markdown(const Report& report, const MarkdownOptions& options =
 /// JUnit XML: classname `weightproof.<suite>`, name the check id with its case, unique as a pair.
 std::string emit_junit(const Report& report);
 
+/// `report.html`: one file without external references, complete without script; made from what report.json holds
+/// alone. Large reports are shown in steps (everything, passes folded, findings by rule, counts), and the page says
+/// what it left out.
+std::string emit_html(const Report& report);
+
 }  // namespace weightproof::reports

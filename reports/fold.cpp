@@ -103,6 +103,12 @@ Finding from_check(const CheckRecord& check) {
 
 void complete(Finding& finding) {
   const Rule* rule = find_rule(finding.rule);
+  if (finding.title.empty() && finding.status == Status::pass) {
+    // The rule's title names a fault; a note is none.
+    finding.title = capital(finding.rule);
+    std::replace_if(
+        finding.title.begin(), finding.title.end(), [](char c) { return c == '.' || c == '_'; }, ' ');
+  }
   if (finding.title.empty()) {
     finding.title = rule != nullptr ? std::string(rule->title) : finding.rule;
   }

@@ -105,6 +105,17 @@ std::string cut_middle(std::string_view text, std::size_t limit) {
          std::string(text.substr(starts[starts.size() - tail]));
 }
 
+std::string cut_end(std::string_view text, std::size_t limit) {
+  std::size_t at = 0;
+  for (std::size_t characters = 0; at < text.size(); ++characters) {
+    if (characters == limit) {
+      return std::string(text.substr(0, at)) + "...";
+    }
+    next_code_point(text, at);
+  }
+  return std::string(text);
+}
+
 std::string capital(std::string_view text) {
   std::string out(text);
   if (!out.empty() && out[0] >= 'a' && out[0] <= 'z') {

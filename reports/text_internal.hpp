@@ -25,6 +25,8 @@ std::string plural(std::uint64_t count, std::string_view one, std::string_view m
 std::string cut_text(std::string_view text, std::size_t limit);
 /// Middle cut out, with the count, where longer than `limit` characters (invalid bytes count as one).
 std::string cut_middle(std::string_view text, std::size_t limit);
+/// End cut off, with "...", where longer than `limit` characters.
+std::string cut_end(std::string_view text, std::size_t limit);
 /// First letter in upper case (ASCII).
 std::string capital(std::string_view text);
 
