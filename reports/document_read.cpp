@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "reports/fields_internal.hpp"
+#include "reports/normalize_internal.hpp"
 
 namespace weightproof::reports {
 namespace {
@@ -222,6 +223,7 @@ class Read {
       figure.name = figure_name;
       figures.push_back(std::move(figure));
     }
+    sort_figures(figures);
   }
   void derived(std::string_view, std::int64_t) {}
   void fixed_text(std::string_view name, std::string_view text) {

@@ -65,7 +65,10 @@ Finding from_check(const CheckRecord& check) {
   out.title = text_member(evidence, "title");
   out.keys = check.subjects;
   out.total = check.subjects.empty() ? 0 : check.total;
-  out.key = check.subjects.empty() ? std::string() : check.subjects.front();
+  // A nameless tensor names nothing; another subject stands for the record where there is one.
+  const auto named =
+      std::find_if(check.subjects.begin(), check.subjects.end(), [](const std::string& s) { return !s.empty(); });
+  out.key = named == check.subjects.end() ? std::string() : *named;
   out.explanation = check.message;
   const std::string& more = check.status == Status::error ? check.reason : check.explanation;
   if (!more.empty() && more != out.explanation) {

@@ -5,6 +5,8 @@
 #include <array>
 #include <tuple>
 
+#include "reports/normalize_internal.hpp"
+
 namespace weightproof::reports {
 namespace {
 
@@ -61,6 +63,7 @@ int group_order(std::string_view group) {
 }
 
 void finish(Report& report) {
+  make_text_valid(report);
   for (CheckRecord& check : report.checks) {
     if (check.suite.empty()) {
       check.suite = std::string(group_of(check.id));
@@ -79,6 +82,7 @@ void finish(Report& report) {
       report.memory.set_unavailable(name, "not measured in this run");
     }
   }
+  sort_figures(report.memory.figures);
   for (const std::string_view name : k_timing_phases) {
     if (report.timing.find(name) == nullptr) {
       report.timing.phases.push_back({std::string(name), std::nullopt, std::nullopt, "not part of this run"});

@@ -266,7 +266,8 @@ struct Report {
 
 /// Puts a report into the state in which it is emitted: suites and `shown` filled in, lists capped, checks sorted by
 /// the order of the groups, then id, then status, then case and first subject; missing memory figures and timing phases
-/// become null with the reason. Two calls equal one.
+/// become null with the reason. Invalid UTF-8 becomes U+FFFD. Two
+/// calls equal one.
 void finish(Report& report);
 
 Summary summarize(const std::vector<CheckRecord>& checks);

@@ -93,8 +93,14 @@ std::string entries(const Context& context, const std::vector<CompareEntry>& lis
     }
     ++shown;
     const std::string rule = xml_text(cut_middle(entry.rule, 60));
-    out += "<li>" + (finding != nullptr ? finding_link(*finding, rule) : rule) + " " +
-           xml_text(cut_middle(entry.text, 120)) + "</li>";
+    const std::string text = xml_text(cut_middle(entry.text, 120));
+    // The text of a counter names it.
+    const bool counter = !entry.base.is_null() || !entry.head.is_null();
+    out += "<li>" +
+           (finding != nullptr ? finding_link(*finding, rule) + " "
+            : counter          ? std::string()
+                               : rule + ", ") +
+           text + "</li>";
   }
   if (explained > 0) {
     out += "<li class=\"mu\">and " + grouped(explained) + " explained by these</li>";

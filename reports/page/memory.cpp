@@ -161,7 +161,7 @@ class Chart {
     const bool over = worst_.over > 0;
     return label(text_x, y(static_cast<double>(worst_.bytes)) + 10,
                  human_bytes(worst_.bytes) + " at " + at(part.begin_s) + " s, part " + std::to_string(worst_.index) +
-                     " (" + cut_middle(part.name, 40) + ")",
+                     " (" + cut_end(part.name, 24) + ")",
                  over ? "tf" : "t2", anchor);
   }
 
@@ -250,8 +250,8 @@ std::string memory(Context& context) {
   if (!measured && memory.parts.empty()) {
     return {};
   }
-  const bool bad = context.group_failed("mem");
   const Worst worst = worst_of(memory);
+  const bool bad = context.group_failed("mem") || worst.over > 0;
   std::string small = memory.rank ? "rank " + std::to_string(*memory.rank) : std::string("beyond final storage");
   std::string sentence;
   if (memory.bound && worst.bytes > *memory.bound && worst.over > 0) {

@@ -31,6 +31,11 @@
     flush();
     return b;
   }
+  // Any other text: hidden characters spelled out, too.
+  var ALL_HIDDEN = new RegExp(HIDDEN.source, 'gu');
+  function spelled(s) {
+    return s.replace(ALL_HIDDEN, function (c) { return '<U+' + c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0') + '>'; });
+  }
   function typing(t) { return /^(input|textarea|select)$/i.test(t.tagName) && !/^(radio|checkbox)$/.test(t.type || ''); }
 
   // Theme: kept in memory only.
@@ -185,7 +190,8 @@
         if (c.st !== 'pass') { bad.push(c); }
       });
     });
-    cur = bad[0] || cells[0];
+    // The first of the gravest is where the map starts.
+    cur = bad.reduce(function (x, y) { return !x || RANK[T.verdict[y.best]] < RANK[T.verdict[x.best]] ? y : x; }, null) || cells[0];
     if (cur) { cur.tabIndex = 0; }
   }
   function go(c, quiet) {
@@ -202,14 +208,21 @@
     pairs.forEach(function (p) {
       if (p[1] == null || p[1] === '') { return; }
       var dd = el('dd');
-      dd.append(p[1]);
+      dd.append(typeof p[1] === 'string' ? spelled(p[1]) : p[1]);
       l.append(el('dt', '', p[0]), dd);
     });
     d.append(l);
     return d;
   }
   function list(names) { var s = el('span'); names.forEach(function (n, i) { if (i) { s.append(' + '); } s.append(name(n)); }); return s; }
-  function quote(s) { return "'" + s.replace(/'/g, "'\\''") + "'"; }
+  // For a shell; hidden characters as escapes, so that the command is exact and can be read.
+  function quote(s) {
+    if (!HIDDEN.test(s)) { return "'" + s.replace(/'/g, "'\\''") + "'"; }
+    return "$'" + s.replace(/[\\']/g, '\\$&').replace(ALL_HIDDEN, function (c) {
+      var h = c.codePointAt(0).toString(16);
+      return c.length > 1 ? '\\U' + h.padStart(8, '0') : '\\u' + h.padStart(4, '0');
+    }) + "'";
+  }
   function show(c, which) {
     var i = which == null ? c.best : which, k = T.classes[T['class'][i]], id = key(i), word = WORDS[T.verdict[i]];
     var mine = D.findings.filter(function (f) { return f.key === id || (f.keys || []).indexOf(id) >= 0; });
@@ -229,7 +242,7 @@
     var d = el('div'), u = el('ul'), ok = [];
     d.append(el('h3', '', 'Checked'));
     function fault(f) {
-      var li = el('li'), a = el('a', '', f.title);
+      var li = el('li'), a = el('a', '', spelled(f.title));
       a.href = '#f-' + f.fingerprint;
       li.append(state(f.status === 'pass' ? 'pass' : f.status), ' ', el('span', 'k', f.rule), ' ', a);
       u.append(li);
@@ -238,7 +251,7 @@
     (k.checks || []).forEach(function (c) { if (!mine.some(function (f) { return f.rule === c; })) { ok.push(c); } });
     if (ok.length) {
       var li = el('li');
-      li.append(state('pass', ok.length + ' pass'), ' ', el('span', 'k mu', ok.join(', ')));
+      li.append(state('pass', ok.length + ' pass'), ' ', el('span', 'k mu', spelled(ok.join(', '))));
       u.append(li);
     }
     if (!u.childNodes.length) { u.append(el('li', 'mu', 'No check of its own; the checks of the whole checkpoint cover it.')); }
@@ -248,7 +261,7 @@
       var m = el('div', 'rp'), b = el('button', '', 'Copy');
       b.type = 'button';
       b.dataset.c = 'cmd';
-      m.append(el('span', 'lab', 'Reproduce'), b, el('pre', '', base + ' \\\n  --include ' + quote(id + '*')));
+      m.append(el('span', 'lab', 'Reproduce'), b, el('pre', '', base.split('\n').map(spelled).join('\n') + ' \\\n  --include ' + quote(id + '*')));
       g.lastChild.append(m);
     }
     g.append(d);
@@ -259,7 +272,7 @@
     $$('[aria-selected=true]', map).forEach(function (x) { x.removeAttribute('aria-selected'); });
     c.setAttribute('aria-selected', 'true');
     history.replaceState(null, '', '#t-' + fp(i));
-    say.textContent = word + ', ' + id;
+    say.textContent = word + ', ' + spelled(id);
   }
   function shut() {
     if (drawer.hidden) { return; }

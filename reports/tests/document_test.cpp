@@ -80,8 +80,8 @@ TEST(Json, RefusesWhatIsNotOneDocument) {
 TEST(Document, RoundTripsByteForByte) {
   for (const Report& report : {sample::full(), sample::passing(), sample::hostile(), sample::large(500)}) {
     const std::string text = emit_json(report);
-    EXPECT_EQ(emit_json(read_json(text)), text);
-    EXPECT_EQ(text, emit_json(report));
+    EXPECT_TRUE(emit_json(read_json(text)) == text);
+    EXPECT_TRUE(text == emit_json(report));
   }
 }
 

@@ -114,7 +114,7 @@ TEST(Fold, TwoCallsEqualOne) {
     const std::string once = emit_json(report);
     finish(report);
     fold_findings(report);
-    EXPECT_EQ(emit_json(report), once);
+    EXPECT_TRUE(emit_json(report) == once);
   }
 }
 
@@ -125,7 +125,7 @@ TEST(Fold, OrderOfTheChecksDoesNotMatter) {
   reversed.findings.clear();
   finish(reversed);
   fold_findings(reversed);
-  EXPECT_EQ(emit_json(reversed), emit_json(report));
+  EXPECT_TRUE(emit_json(reversed) == emit_json(report));
 }
 
 TEST(Fold, ScalesToManyFailures) {

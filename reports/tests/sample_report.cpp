@@ -218,6 +218,43 @@ Report large(std::size_t checks, std::size_t fail_every) {
   return report;
 }
 
+std::vector<Fault> faults() {
+  struct Plant {
+    const char* name;
+    const char* rule;
+    const char* key;
+    const char* title;
+    const char* message;
+  };
+  constexpr Plant plants[] = {{"swapped", "layout.gate_up_order", "model.layers.7.mlp.experts.gate_up_proj",
+                               "Gate and up swapped", "Even columns hold up, odd columns gate."},
+                              {"stale-shard", "index.orphan_shard", "model-00003-of-00004.safetensors", "Stale shard",
+                               "The file belongs to an earlier save with 4 shards."},
+                              {"truncated", "value.rounding", "model.layers.3.mlp.down_proj.weight",
+                               "Truncated instead of rounded to BF16", "The low 16 bits were cut off."},
+                              {"lost-head", "tied.head_missing", "lm_head.weight", "Head lost",
+                               "The model is not tied and holds no lm_head.weight."},
+                              {"memory", "mem.peak", "model.layers.17.mlp.experts.gate_up_proj",
+                               "Memory peak 31.7 MiB over its bound", "One expert is kept outside the allocator."},
+                              {"wrong-scale", "quant.dequant_parity", "model.layers.5.self_attn.q_proj.weight",
+                               "Scale inverted", "Every decoded value is divided where it must be multiplied."}};
+  std::vector<Fault> out;
+  for (const Plant& plant : plants) {
+    Report report = passing();
+    report.findings.clear();
+    // What fails beside it must not push it out of sight.
+    CheckBuilder consequence("value.exact");
+    consequence.subject(plant.key);
+    report.checks.push_back(
+        CheckBuilder(plant.rule).subject(plant.key).evidence("title", plant.title).fail(plant.message));
+    report.checks.push_back(consequence.fail("1 of 47 tensors differs."));
+    finish(report);
+    fold_findings(report);
+    out.push_back({plant.name, plant.title, plant.key, std::move(report)});
+  }
+  return out;
+}
+
 std::string hostile_name() {
   return std::string(
              "a.\"'><script>alert(1)</script>&amp;]]>`|*_[x](http://evil) @octocat #1 \xE2\x80\xAE"

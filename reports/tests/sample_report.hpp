@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "reports/report.hpp"
 
@@ -15,6 +17,14 @@ Report full();
 Report passing();
 /// `checks` records and as many tensors, of which every `fail_every`th fails (0: none).
 Report large(std::size_t checks, std::size_t fail_every = 97);
+/// A planted fault and what the first viewport must name.
+struct Fault {
+  std::string name;
+  std::string kind;
+  std::string key;
+  Report report;
+};
+std::vector<Fault> faults();
 /// Names and texts that try to break out of every format.
 Report hostile();
 

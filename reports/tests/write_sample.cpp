@@ -32,6 +32,13 @@ int main(int argc, char** argv) {
     write(base / name / "report.md", emit_markdown(report));
     write(base / name / "junit.xml", emit_junit(report));
   };
+  std::string list = "[";
+  for (const sample::Fault& fault : sample::faults()) {
+    all("fault-" + fault.name, fault.report);
+    list += (list.size() == 1 ? "" : ",") + std::string("{\"name\":\"") + fault.name + "\",\"kind\":\"" + fault.kind +
+            "\",\"key\":\"" + fault.key + "\"}";
+  }
+  write(base / "faults.json", list + "]\n");
   all("full", sample::full());
   all("passing", sample::passing());
   all("hostile", sample::hostile());
