@@ -139,6 +139,7 @@ class Schema {
   std::span<const std::string> defaulted() const { return defaulted_; }
 
   const Layout& layout(LayoutId id) const { return layouts_[id]; }
+  std::span<const Layout> layouts() const { return layouts_; }
   const Shape& shape_of(const LogicalTensor& tensor) const { return layouts_[tensor.shape].extents; }
   const Shape& shape_of(const NativeTensor& tensor) const { return layouts_[tensor.shape].extents; }
   View stored_view(const Binding& binding) const { return {binding.stored_offset, layouts_[binding.stored_layout]}; }

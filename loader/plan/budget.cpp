@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where tensors lie, and what memory the load takes beside them.
+#include <algorithm>
+
+#include "loader/core/error.hpp"
+#include "loader/plan/planner_internal.hpp"
+
+namespace weightproof::plan {
+namespace {
+
+constexpr std::uint64_t k_packing = 64;
+constexpr std::uint64_t k_page = 4096;
+/// From this size on up to one page of padding is spent to put a tensor where direct I/O can read it into place.
+constexpr std::uint64_t k_congruent_bytes_min = 1024 * 1024;
+constexpr std::uint64_t k_read_sizes[] = {limits::read_bytes_max, 1024 * 1024, 256 * 1024, 64 * 1024};
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// One tile of a decode box: the granule, grown from the innermost axis as far as `tile_elements` allows.
+Extents tile_lengths(const codec::Codec& codec, const Box& aligned, std::uint64_t tile_elements) {
+  Extents lengths = codec.granule();
+  std::uint64_t elements = 1;
+  for (unsigned axis = 0; axis < lengths.rank(); ++axis) {
+    lengths[axis] = std::clamp<std::uint64_t>(lengths[axis], 1, std::max<std::uint64_t>(aligned.length[axis], 1));
+    elements *= lengths[axis];
+  }
+  for (unsigned axis = lengths.rank(); axis-- > 0;) {
+    const std::uint64_t granule = lengths[axis];
+    const std::uint64_t others = elements / granule;
+    const std::uint64_t fitting =
+        std::max<std::uint64_t>(tile_elements / std::max<std::uint64_t>(others, 1) / granule, 1);
+    lengths[axis] = std::min(aligned.length[axis], fitting * granule);
+    elements = others * lengths[axis];
+    if (lengths[axis] < aligned.length[axis]) break;  // outer axes stay at one granule
+  }
+  return lengths;
+}
+
+Box aligned_box(const Plan& plan, const Move& move) {
+  const codec::Codec& codec = *plan.decodes()[move.decode].codec;
+  const std::optional<Box> box = box_of(plan.source_view(move), codec.natural_shape());
+  return codec.align(box ? *box : Box::whole(codec.natural_shape()));
+}
+
+std::uint64_t tile_elements_of(DType target) { return limits::tile_bytes_max / (bits_of(target) / 8); }
+
+}  // namespace
+
+std::vector<Box> decode_tiles(const Plan& plan, const Move& move, std::uint64_t tile_elements) {
+  if (move.decode == k_no_id) throw Error(ErrorCode::internal, "a move without a codec has no decode tiles");
+  const Box whole = aligned_box(plan, move);
+  std::vector<Box> tiles;
+  if (whole.is_empty()) return tiles;
+  const Extents lengths = tile_lengths(*plan.decodes()[move.decode].codec, whole, tile_elements);
+  Box tile = whole;
+  for (;;) {
+    for (unsigned axis = 0; axis < lengths.rank(); ++axis) {
+      const std::uint64_t end = whole.start[axis] + whole.length[axis];
+      tile.length[axis] = std::min(lengths[axis], end - tile.start[axis]);
+    }
+    tiles.push_back(tile);
+    unsigned axis = lengths.rank();
+    while (axis > 0) {
+      --axis;
+      tile.start[axis] += lengths[axis];
+      if (tile.start[axis] < whole.start[axis] + whole.length[axis]) break;
+      tile.start[axis] = whole.start[axis];
+      if (axis == 0) return tiles;
+    }
+    if (lengths.rank() == 0) return tiles;
+  }
+}
+
+void Planner::place_in_arena() {
+  std::uint64_t end = 0;
+  for (PlannedTensor& tensor : plan_.tensors_) {
+    std::uint64_t offset = round_up(end, k_packing);
+    if (tensor.move_count == 1 && tensor.bytes >= k_congruent_bytes_min) {
+      const Move& move = plan_.moves_[tensor.first_move];
+      if (move.reason == Reason::contiguous && move.row != k_no_row && row(move.row).begin % k_packing == 0) {
+        offset += (row(move.row).begin + k_page - offset % k_page) % k_page;
+      }
+    }
+    tensor.arena_offset = offset;
+    if (offset < end || __builtin_add_overflow(offset, tensor.bytes, &end) || end > UINT64_MAX / 2) {
+      ErrorFacts facts;
+      facts.keys.emplace_back(tensor.key);
+      throw Error(ErrorCode::validation_overflow,
+                  "all tensors together do not fit 64 bits, beginning with '" + std::string(tensor.key) + "'",
+                  std::move(facts));
+    }
+    plan_.memory_.final_tensor_bytes += tensor.bytes;
+  }
+  plan_.memory_.final_bytes = round_up(end, k_packing);
+  plan_.traffic_.write_bytes = plan_.memory_.final_tensor_bytes;
+}
+
+void Planner::measure_codec_moves() {
+  std::vector<std::uint64_t> read_of(plan_.decodes_.size(), 0);
+  std::vector<codec::ByteRun> runs;
+  for (const Move& move : plan_.moves_) {
+    if (move.action == Action::fill) continue;
+    const PlannedTensor& tensor = plan_.tensors_[move.tensor];
+    const bool is_whole = move.route == Route::materialized;
+    if (move.action == Action::compare && move.decode == k_no_id) {
+      plan_.traffic_.compare_bytes += plan_.source_view(move).element_count() * bits_of(move.source_dtype) / 8;
+    }
+    if (is_whole) {
+      std::uint64_t held = row(move.row).bytes;
+      if (move.decode != k_no_id) {
+        const DecodeSource& source = plan_.decodes_[move.decode];
+        held = *element_count(source.codec->natural_shape()) * bits_of(tensor.dtype) / 8;
+        for (const Row at : source.rows) held += row(at).bytes;
+      }
+      whole_bytes_ = std::max(whole_bytes_, held);
+    }
+    if (move.decode == k_no_id) continue;
+    const DecodeSource& source = plan_.decodes_[move.decode];
+    const codec::Codec& codec = *source.codec;
+    const Box whole = is_whole ? codec.align(Box::whole(codec.natural_shape())) : aligned_box(plan_, move);
+    if (whole.is_empty()) continue;
+    runs.clear();
+    codec.byte_runs(whole, runs);
+    for (const codec::ByteRun& run : runs) read_of[move.decode] += run.bytes;
+    if (is_whole) continue;
+    Box tile = whole;
+    tile.length = tile_lengths(codec, whole, tile_elements_of(tensor.dtype));
+    runs.clear();
+    codec.byte_runs(tile, runs);
+    std::uint64_t encoded = 0;
+    std::uint64_t companions = 0;
+    for (const codec::ByteRun& run : runs) {
+      (codec.components()[run.component].role == codec::Role::weight ? encoded : companions) += run.bytes;
+    }
+    decode_encoded_bytes_ = std::max(decode_encoded_bytes_, encoded);
+    decode_companion_bytes_ = std::max(decode_companion_bytes_, companions);
+    decode_tile_bytes_ = std::max(decode_tile_bytes_, *byte_count(tile.length, tensor.dtype));
+  }
+  for (const std::uint64_t bytes : read_of) decode_read_bytes_ += bytes;
+}
+
+std::uint64_t Planner::metadata_bytes() const {
+  const Schema& schema = schema_;
+  std::uint64_t bytes = plan_.tensors_.size() * (sizeof(PlannedTensor) + sizeof(std::uint32_t)) +
+                        plan_.moves_.size() * sizeof(Move) + plan_.entries_.size() * sizeof(ScatterEntry) +
+                        plan_.requests_.size() * sizeof(ReadRequest) +
+                        (plan_.layouts_.size() + schema.layouts().size()) * sizeof(Layout);
+  // Each key of the schema stands in its tables with a slot and at most one more.
+  bytes += schema.stored_tensors().size() * (sizeof(LogicalTensor) + sizeof(Row) + 8) +
+           schema.native_tensors().size() * (sizeof(NativeTensor) + sizeof(LeftOut) + 8) +
+           schema.bindings().size() * (sizeof(Binding) + sizeof(Action));
+  for (const LogicalTensor& tensor : schema.stored_tensors()) bytes += tensor.key.size();
+  for (const NativeTensor& tensor : schema.native_tensors()) bytes += tensor.key.size();
+  for (const StoredTensor& tensor : plan_.catalog_->tensors()) bytes += sizeof(StoredTensor) + 8 + tensor.key.size();
+  return bytes;
+}
+
+void Planner::state_memory(std::uint32_t threads) {
+  Memory& memory = plan_.memory_;
+  const bool has_strided_cast = std::any_of(plan_.moves_.begin(), plan_.moves_.end(), [&](const Move& move) {
+    return move.reason == Reason::cast && !is_one_run(plan_.source_view(move), plan_.target_view(move));
+  });
+  memory.read_buffer_bytes = std::max(memory.read_buffer_bytes, decode_encoded_bytes_);
+  memory.tile_bytes = std::max<std::uint64_t>(decode_tile_bytes_, has_strided_cast ? limits::tile_bytes_max : 0);
+  memory.whole_bytes = whole_bytes_;
+  const std::uint64_t per_thread = memory.read_buffer_bytes + memory.tile_bytes + memory.sink_bytes;
+  const auto at_most = [&](std::uint64_t each, std::uint64_t limit) {
+    if (each != 0) threads = static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, limit / each));
+  };
+  at_most(per_thread, limits::staging_bytes_max);
+  at_most(decode_companion_bytes_, limits::companion_bytes_max);
+  threads = std::max<std::uint32_t>(threads, 1);
+  memory.threads = threads;
+  memory.staging_bytes = threads * per_thread;
+  memory.companion_bytes = threads * decode_companion_bytes_;
+  memory.metadata_bytes = metadata_bytes();
+  memory.metadata_per_header_byte = request_.header_bytes == 0 ? 0
+                                                               : static_cast<double>(memory.metadata_bytes) /
+                                                                     static_cast<double>(request_.header_bytes);
+}
+
+void Planner::fit_budget() {
+  Memory& memory = plan_.memory_;
+  memory.budget_bytes = request_.budget_bytes;
+  if (!request_.budget_bytes) {
+    plan_reads(limits::read_bytes_max);
+    state_memory(request_.threads);
+  } else {
+    // The least of all sizes is the minimum; the largest reads that fit are taken, on as many threads as fit then.
+    std::uint64_t chosen = 0;
+    memory.minimum_budget_bytes = UINT64_MAX;
+    for (const std::uint64_t read_bytes : k_read_sizes) {
+      plan_reads(read_bytes);
+      state_memory(1);
+      memory.minimum_budget_bytes = std::min(memory.minimum_budget_bytes, memory.beyond_final_bytes());
+      if (chosen == 0 && memory.beyond_final_bytes() <= *request_.budget_bytes) chosen = read_bytes;
+    }
+    if (chosen == 0) {
+      ErrorFacts facts;
+      facts.expected = std::to_string(memory.minimum_budget_bytes) + " bytes or more";
+      facts.actual = std::to_string(*request_.budget_bytes) + " bytes";
+      facts.notes.push_back("metadata takes " + std::to_string(memory.metadata_bytes) + " bytes of it");
+      throw Error(ErrorCode::budget_too_small,
+                  "a budget of " + std::to_string(*request_.budget_bytes) +
+                      " bytes beyond the final storage is too small; the least for this load is " +
+                      std::to_string(memory.minimum_budget_bytes),
+                  std::move(facts));
+    }
+    plan_reads(chosen);
+    state_memory(request_.threads);
+    while (memory.beyond_final_bytes() > *request_.budget_bytes && memory.threads > 1) state_memory(memory.threads - 1);
+  }
+  Traffic& traffic = plan_.traffic_;
+  traffic.read_bytes += decode_read_bytes_;
+  // Bytes of codecs and of whole tensors count once, however many moves take them.
+  std::vector<bool> is_counted(plan_.catalog_->size(), false);
+  for (const Move& move : plan_.moves_) {
+    if (move.action == Action::fill) continue;
+    if (move.decode != k_no_id) {
+      const DecodeSource& source = plan_.decodes_[move.decode];
+      for (std::size_t c = 0; c < source.rows.size(); ++c) {
+        if (is_counted[source.rows[c]] || source.codec->components()[c].role == codec::Role::unused) continue;
+        is_counted[source.rows[c]] = true;
+        traffic.wanted_bytes += row(source.rows[c]).bytes;
+      }
+    } else if (move.route == Route::materialized) {
+      traffic.read_bytes += row(move.row).bytes;
+      if (is_counted[move.row]) continue;
+      is_counted[move.row] = true;
+      traffic.wanted_bytes += row(move.row).bytes;
+    }
+  }
+}
+
+}  // namespace weightproof::plan

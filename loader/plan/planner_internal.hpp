@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner at work: one object per plan, its steps in files by subject. Nothing here outlives make_plan().
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "loader/plan/planner.hpp"
+
+namespace weightproof::plan {
+
+class Planner {
+ public:
+  Planner(std::shared_ptr<const Schema> schema, std::span<const Source> sources, const RankPlacement& placement,
+          const Request& request);
+  Plan make();
+
+ private:
+  // planner.cpp: what is produced and from what.
+  void check_inputs(const RankPlacement& placement);
+  void add_hf_tensors();
+  void add_native_tensors();
+  void add_passed_through();
+  void sort_by_file();
+  void list_unread();
+
+  // routes.cpp: dtypes and routes.
+  DType target_dtype(DTypeRule rule, DType fixed, std::span<const Move> moves) const;
+  DType source_dtype(const Move& move) const;
+  void choose_routes();
+  void choose_route(const PlannedTensor& tensor, Move& move) const;
+  void weigh_routes();
+
+  // reads.cpp: requests and scatter entries.
+  struct Piece {
+    std::uint64_t offset = 0;
+    std::uint32_t bytes = 0;
+    std::uint32_t file = 0;
+    std::uint32_t move = 0;
+  };
+  void plan_reads(std::uint64_t read_bytes_max);
+  void add_pieces(std::uint32_t move, std::uint64_t read_bytes_max);
+  void coalesce(std::uint64_t read_bytes_max);
+  void order_codec_moves();
+
+  // budget.cpp: arena and memory.
+  void place_in_arena();
+  void measure_codec_moves();
+  void state_memory(std::uint32_t threads);
+  void fit_budget();
+  std::uint64_t metadata_bytes() const;
+
+  LayoutId intern(const Layout& layout);
+  const StoredTensor& row(Row row) const { return plan_.catalog_->tensors()[row]; }
+  std::string_view key_of(const Move& move) const;
+
+  const Schema& schema_;
+  const Request& request_;
+  Plan plan_;
+  std::vector<std::uint32_t> decode_of_;  // per StoredId, empty without decodes
+  std::vector<Piece> pieces_;
+  LayoutId last_layout_ = k_no_id;  // interned last by this planner
+
+  // Filled by measure_codec_moves().
+  std::uint64_t decode_read_bytes_ = 0;     // all moves
+  std::uint64_t decode_encoded_bytes_ = 0;  // largest tile
+  std::uint64_t decode_tile_bytes_ = 0;
+  std::uint64_t decode_companion_bytes_ = 0;
+  std::uint64_t whole_bytes_ = 0;
+};
+
+/// Box of a dense tensor that a view is, axes in whatever order; nothing where it is none.
+std::optional<Box> box_of(const View& view, const Shape& shape);
+
+/// True where walking both views in step visits consecutive elements on both sides: one copy of one run.
+bool is_one_run(const View& source, const View& target);
+
+}  // namespace weightproof::plan

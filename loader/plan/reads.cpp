@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Read requests: which bytes of which file, in what order, and which move takes them.
+//
+//   a move's stored elements  ->  pieces: ranges of at most one request, cut where the stored tensor has its rows
+//   pieces of all moves       ->  sorted by file and offset, joined over small gaps into requests
+#include <algorithm>
+
+#include "loader/core/error.hpp"
+#include "loader/plan/planner_internal.hpp"
+
+namespace weightproof::plan {
+namespace {
+
+/// Runs of one move beyond which its whole hull is read instead.
+constexpr std::uint64_t k_runs_max = 1u << 20;
+
+/// Bytes of the largest whole number of trailing blocks of the stored tensor that one request holds.
+std::uint64_t piece_grid(const StoredTensor& tensor, std::uint64_t read_bytes_max) {
+  const unsigned bits = bits_of(tensor.dtype);
+  if (bits % 8 != 0) return read_bytes_max;
+  std::uint64_t block = bits / 8;
+  for (unsigned axis = tensor.shape.rank(); axis-- > 0;) {
+    if (tensor.shape[axis] == 0 || block > read_bytes_max / tensor.shape[axis]) break;
+    block *= tensor.shape[axis];
+  }
+  return read_bytes_max / block * block;
+}
+
+struct Run {
+  std::uint64_t first = 0;  // element
+  std::uint64_t count = 0;
+};
+
+/// Calls `use` with the runs of stored elements that cover the view, read through where gaps are small, ascending.
+template <typename Use>
+void for_each_run(const View& view, std::uint64_t gap_elements_max, Use use) {
+  struct Axis {
+    std::uint64_t stride;
+    std::uint64_t extent;
+  };
+  std::vector<Axis> axes;
+  for (unsigned axis = 0; axis < view.rank(); ++axis) {
+    if (view.extents()[axis] != 1) axes.push_back({view.strides()[axis], view.extents()[axis]});
+  }
+  std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
+  std::uint64_t runs = 1;
+  for (const Axis& axis : axes) runs = runs > k_runs_max ? runs : runs * std::min(axis.extent, k_runs_max + 1);
+  std::uint64_t length = 1;
+  std::size_t inner = 0;
+  for (; inner < axes.size(); ++inner) {
+    const Axis& axis = axes[inner];
+    if (axis.stride > length && axis.stride - length > gap_elements_max && runs <= k_runs_max) break;
+    length = std::max(length, (axis.extent - 1) * axis.stride + length);
+    runs = runs > k_runs_max ? runs : runs / axis.extent;
+  }
+  const std::vector<Axis> outer(axes.begin() + static_cast<std::ptrdiff_t>(inner), axes.end());
+  std::vector<std::uint64_t> at(outer.size(), 0);
+  std::uint64_t first = view.offset();
+  for (;;) {
+    use(Run{first, length});
+    std::size_t axis = 0;
+    for (; axis < outer.size(); ++axis) {
+      first += outer[axis].stride;
+      if (++at[axis] < outer[axis].extent) break;
+      first -= outer[axis].stride * outer[axis].extent;
+      at[axis] = 0;
+    }
+    if (axis == outer.size()) return;
+  }
+}
+
+}  // namespace
+
+void Planner::add_pieces(std::uint32_t index, std::uint64_t read_bytes_max) {
+  const Move& move = plan_.moves_[index];
+  const StoredTensor& tensor = row(move.row);
+  const View source = plan_.source_view(move);
+  if (source.element_count() == 0) return;
+  const std::uint64_t bits = bits_of(tensor.dtype);
+  const std::uint64_t grid = move.reason == Reason::contiguous ? read_bytes_max : piece_grid(tensor, read_bytes_max);
+  const auto add = [&](std::uint64_t begin, std::uint64_t end) {
+    while (begin < end) {
+      const std::uint64_t piece_end = std::min(end, (begin / grid + 1) * grid);
+      pieces_.push_back({tensor.begin + begin, static_cast<std::uint32_t>(piece_end - begin), tensor.file, index});
+      begin = piece_end;
+    }
+  };
+  if (move.reason == Reason::contiguous || bits % 8 != 0) {
+    const std::uint64_t begin = move.source_offset * bits / 8;
+    add(begin, begin + source.element_count() * bits / 8);
+    return;
+  }
+  const std::uint64_t size = bits / 8;
+  for_each_run(source, limits::read_gap_bytes_max / size,
+               [&](const Run& run) { add(run.first * size, (run.first + run.count) * size); });
+}
+
+void Planner::coalesce(std::uint64_t read_bytes_max) {
+  const auto before = [](const Piece& a, const Piece& b) {
+    if (a.file != b.file) return a.file < b.file;
+    return a.offset != b.offset ? a.offset < b.offset : a.move < b.move;
+  };
+  if (!std::is_sorted(pieces_.begin(), pieces_.end(), before)) std::sort(pieces_.begin(), pieces_.end(), before);
+
+  plan_.requests_.clear();
+  plan_.entries_.clear();
+  plan_.entries_.reserve(pieces_.size());
+  Traffic& traffic = plan_.traffic_;
+  Memory& memory = plan_.memory_;
+  traffic.read_bytes = traffic.wanted_bytes = 0;
+  memory.read_buffer_bytes = memory.sink_bytes = 0;
+  std::uint64_t taken_end = 0;  // of the file, up to where bytes are taken already
+  bool is_staged = false;
+  for (const Piece& piece : pieces_) {
+    const std::uint64_t end = piece.offset + piece.bytes;
+    const bool is_new_file = plan_.requests_.empty() || plan_.requests_.back().file != piece.file;
+    bool is_new = is_new_file;
+    if (!is_new) {
+      const ReadRequest& last = plan_.requests_.back();
+      const std::uint64_t last_end = last.offset + last.bytes;
+      is_new = piece.offset > last_end + limits::read_gap_bytes_max ||
+               std::max(end, last_end) - last.offset > read_bytes_max;
+    }
+    if (is_new) {
+      plan_.requests_.push_back({piece.offset, 0, piece.file, static_cast<std::uint32_t>(plan_.entries_.size()), 0});
+      is_staged = false;
+    }
+    if (is_new_file) taken_end = 0;
+    ReadRequest& request = plan_.requests_.back();
+    const std::uint64_t request_end = request.offset + request.bytes;
+    if (!is_new && piece.offset > request_end) {
+      memory.sink_bytes = std::max(memory.sink_bytes, piece.offset - request_end);
+    }
+    request.bytes = static_cast<std::uint32_t>(std::max(end, request_end) - request.offset);
+    ++request.entry_count;
+    plan_.entries_.push_back({piece.offset, piece.bytes, piece.move});
+    const Move& move = plan_.moves_[piece.move];
+    is_staged = is_staged || move.reason != Reason::contiguous || move.action == Action::compare;
+    if (is_staged) memory.read_buffer_bytes = std::max<std::uint64_t>(memory.read_buffer_bytes, request.bytes);
+    if (end > taken_end) {
+      traffic.wanted_bytes += end - std::max(piece.offset, taken_end);
+      taken_end = end;
+    }
+  }
+  for (const ReadRequest& request : plan_.requests_) traffic.read_bytes += request.bytes;
+  traffic.requests = plan_.requests_.size();
+  traffic.entries = plan_.entries_.size();
+}
+
+void Planner::plan_reads(std::uint64_t read_bytes_max) {
+  pieces_.clear();
+  pieces_.reserve(plan_.moves_.size());
+  for (std::uint32_t i = 0; i < plan_.moves_.size(); ++i) {
+    const Move& move = plan_.moves_[i];
+    if (move.action == Action::fill || move.decode != k_no_id || move.route == Route::materialized) continue;
+    add_pieces(i, read_bytes_max);
+  }
+  coalesce(read_bytes_max);
+}
+
+void Planner::order_codec_moves() {
+  std::vector<bool> is_opened(plan_.catalog_->files().size() + 1, false);
+  for (std::uint32_t i = 0; i < plan_.moves_.size(); ++i) {
+    const Move& move = plan_.moves_[i];
+    if (move.action == Action::fill) continue;
+    if (move.route == Route::materialized) {
+      plan_.whole_order_.push_back(i);
+    } else if (move.decode != k_no_id) {
+      plan_.decode_order_.push_back(i);
+    }
+    const auto open = [&](Row at) { is_opened[std::min<std::size_t>(row(at).file, is_opened.size() - 1)] = true; };
+    if (move.decode == k_no_id) {
+      open(move.row);
+    } else {
+      for (const Row at : plan_.decodes_[move.decode].rows) open(at);
+    }
+  }
+  const auto by_file = [&](std::uint32_t a, std::uint32_t b) {
+    const StoredTensor& first = row(plan_.moves_[a].row);
+    const StoredTensor& second = row(plan_.moves_[b].row);
+    if (first.file != second.file) return first.file < second.file;
+    return first.begin != second.begin ? first.begin < second.begin : a < b;
+  };
+  std::sort(plan_.decode_order_.begin(), plan_.decode_order_.end(), by_file);
+  std::sort(plan_.whole_order_.begin(), plan_.whole_order_.end(), by_file);
+  plan_.traffic_.files = static_cast<std::uint64_t>(std::count(is_opened.begin(), is_opened.end(), true));
+}
+
+}  // namespace weightproof::plan
