@@ -59,11 +59,14 @@ std::optional<ErrorCode> error_code_from_string(std::string_view text) {
   return std::nullopt;
 }
 
-Error::Error(ErrorCode code, std::string message, ErrorFacts facts)
+Error::Error(ErrorCode code, std::string message, ErrorFacts&& facts)
     : std::runtime_error(what_text(code, message)),
       code_(code),
       message_(std::move(message)),
       facts_(std::move(facts)) {}
+
+Error::Error(ErrorCode code, std::string message, const ErrorFacts& facts)
+    : Error(code, std::move(message), ErrorFacts(facts)) {}
 
 std::string_view Error::check() const {
   return facts_.check.empty() ? check_of(code_) : std::string_view(facts_.check);

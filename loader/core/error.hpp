@@ -59,7 +59,10 @@ struct ErrorFacts {
 
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, std::string message, ErrorFacts facts = {});
+  /// `facts` is taken by reference: a message composed from the same facts in the same call is still whole when they
+  /// are moved.
+  Error(ErrorCode code, std::string message, ErrorFacts&& facts);
+  Error(ErrorCode code, std::string message, const ErrorFacts& facts = {});
 
   ErrorCode code() const { return code_; }
   const std::string& message() const { return message_; }

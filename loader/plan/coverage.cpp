@@ -44,6 +44,7 @@ void classify_unclaimed(const Schema& schema, const Catalog& catalog, const Cove
     if (claimed[row]) continue;
     const std::string_view key = catalog.tensors()[row].key;
     MatchedRows* rule = nullptr;
+    bool is_passed_through = false;
     for (MatchedRows& drop : out.dropped) {
       if (matches_glob(drop.pattern, key)) {
         rule = &drop;
@@ -52,11 +53,13 @@ void classify_unclaimed(const Schema& schema, const Catalog& catalog, const Cove
     }
     for (std::size_t i = 0; rule == nullptr && i < schema.passthroughs().size(); ++i) {
       if (key.starts_with(schema.passthroughs()[i].prefix)) {
-        if (!is_selected(options, key)) break;
         rule = &out.passed_through[i];
+        is_passed_through = true;
       }
     }
-    if (rule != nullptr) {
+    if (is_passed_through && !is_selected(options, key)) {
+      out.excluded.push_back(row);
+    } else if (rule != nullptr) {
       rule->rows.push_back(row);
     } else if (matches_any_glob(options.exclude, key)) {
       out.excluded.push_back(row);

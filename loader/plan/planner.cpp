@@ -75,7 +75,10 @@ void Planner::check_inputs(const RankPlacement& placement) {
   }
   for (const StoredTensor& tensor : plan_.catalog_->tensors()) {
     const std::optional<std::uint64_t> bytes = byte_count(tensor.shape, tensor.dtype);
-    if (bytes && *bytes == tensor.bytes && tensor.begin <= UINT64_MAX / 2 && tensor.bytes <= UINT64_MAX / 2) continue;
+    if (bytes && *bytes == tensor.bytes && tensor.begin <= UINT64_MAX / 2 && tensor.bytes <= UINT64_MAX / 2 &&
+        tensor.file < plan_.catalog_->files().size()) {
+      continue;
+    }
     ErrorFacts facts;
     facts.keys.emplace_back(tensor.key);
     facts.expected = bytes ? std::to_string(*bytes) + " bytes" : "a shape whose bytes fit 64 bits";

@@ -58,6 +58,14 @@ TEST(Error, CarriesItsFactsAndIsCompletedOnTheWay) {
   EXPECT_EQ(Error(ErrorCode::limit_exceeded, "x", other).check(), "format.limits");
 }
 
+TEST(Error, MessageMayBeComposedFromTheFactsThatAreMoved) {
+  ErrorFacts facts;
+  facts.keys = {"a tensor with a name too long for the small buffer"};
+  const Error error(ErrorCode::missing_keys, "no " + facts.keys[0], std::move(facts));
+  EXPECT_EQ(error.message(), "no a tensor with a name too long for the small buffer");
+  EXPECT_EQ(error.facts().keys.size(), 1u);
+}
+
 TEST(Error, BecomesADiagnostic) {
   ErrorFacts facts;
   facts.file = "config.json";

@@ -264,6 +264,17 @@ TEST_F(Coverage, SubsetIsAskedVisibly) {
                                                        "model.layers.1.norm.weight", "model.layers.1.gate.weight"}));
 }
 
+TEST_F(Coverage, SubsetHoldsForWhatPassesThrough) {
+  entries.push_back({"vision.patch.weight", {2, 2}});
+  entries.push_back({"vision.head.weight", {2, 2}});
+  CoverageOptions options;
+  options.include = {"model.*", "vision.patch*"};
+  const KeyCoverage coverage = check(options);
+  EXPECT_TRUE(coverage.is_complete());
+  EXPECT_EQ(keys_of(catalog, coverage.passed_through[0].rows), Keys{"vision.patch.weight"});
+  EXPECT_EQ(keys_of(catalog, coverage.excluded), (Keys{"router.ids", "vision.head.weight"}));
+}
+
 TEST_F(Coverage, SubsetOfAnotherModelIsRefused) {
   entries.push_back({"stranger", {1}});
   CoverageOptions options;
