@@ -75,7 +75,10 @@ class Arrows(Planted):
                 (self.root / path).unlink()
         self.write("reference/a.cpp", f"{LICENCE}#include <Eigen/Core>\n#include <vector>\n#include <nlohmann/json.hpp>\n")
         self.write("adapters/tests/a_test.cpp", f"{LICENCE}#include <gtest/gtest.h>\n#include <unistd.h>\n#include <nlohmann/json.hpp>\n")
+        self.write("adapters/bench/a_bench.cpp", f"{LICENCE}#include <simdjson.h>\n")
         self.assertEqual(self.found(includes.check_arrows), [])
+        self.write("adapters/tests/b_test.cpp", f"{LICENCE}#include <simdjson.h>\n")
+        self.assert_one(includes.check_arrows, "adapters/tests/b_test.cpp:2:", "tool")
 
     def test_public_headers(self):
         self.write("reports/a.hpp", f"{LICENCE}#include <nlohmann/json_fwd.hpp>\n")

@@ -87,6 +87,8 @@ def check_arrows(tree):
         rooms, kinds = ARROWS[room]
         if is_test(path):
             kinds = (*kinds, "test", "posix", "json", "eigen", "cuda")
+            if "/bench/" in path:
+                kinds = (*kinds, "tool", "simd")  # what it is measured against
         for number, header, quoted in includes(tree, path):
             top = header.split("/")[0]
             if top in ROOMS and "/" in header:
