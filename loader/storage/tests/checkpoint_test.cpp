@@ -49,11 +49,9 @@ std::string all_of(const Checkpoint& checkpoint) {
 }
 
 // The one finding there is.
-const Diagnostic& only(const Checkpoint& checkpoint, std::string_view check, Severity severity,
-                       std::string_view code = {}) {
-  static const Diagnostic none;
+Diagnostic only(const Checkpoint& checkpoint, std::string_view check, Severity severity, std::string_view code = {}) {
   EXPECT_EQ(checkpoint.diagnostics.size(), 1U) << all_of(checkpoint);
-  if (checkpoint.diagnostics.empty()) return none;
+  if (checkpoint.diagnostics.empty()) return {};
   const Diagnostic& found = checkpoint.diagnostics[0];
   EXPECT_EQ(found.check, check) << found.message;
   EXPECT_EQ(found.severity, severity) << found.message;
