@@ -3,8 +3,9 @@
 // say.
 #include "reference/quantized.hpp"
 
+#include <regex.h>
+
 #include <algorithm>
-#include <regex>
 #include <set>
 
 #include "reference/schemes/schemes_internal.hpp"
@@ -34,6 +35,33 @@ constexpr std::string_view k_weight_ends[] = {
     ".weight_format",       ".absmax",        ".quant_map",    ".nested_absmax",
     ".nested_quant_map",    "_proj_scales"};
 
+// True if some start of the text matches the regular expression. The dialect of the files is Python's; what differs
+// from the system's extended expressions and occurs in targets is rewritten.
+bool begins_with_match(const std::string& text, const std::string& pattern) {
+  std::string extended = "^(";
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern.compare(i, 2, "\\d") == 0) {
+      extended += "[0-9]";
+      ++i;
+    } else if (pattern.compare(i, 2, "\\w") == 0) {
+      extended += "[A-Za-z0-9_]";
+      ++i;
+    } else if (pattern.compare(i, 3, "(?:") == 0) {
+      extended += '(';
+      i += 2;
+    } else {
+      extended += pattern[i];
+    }
+  }
+  extended += ')';
+  regex_t compiled;
+  if (::regcomp(&compiled, extended.c_str(), REG_EXTENDED | REG_NOSUB) != 0)
+    throw Failure("CONFIG_INVALID", "target '" + pattern + "' is no regular expression");
+  const bool is_match = ::regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0;
+  ::regfree(&compiled);
+  return is_match;
+}
+
 // Where the arguments of a compressed-tensors module are: the group whose targets name it, unless it is ignored.
 const Json* ct_group(const Json* config, const std::string& module) {
   const Json* groups = config ? config->find("config_groups") : nullptr;
@@ -43,14 +71,9 @@ const Json* ct_group(const Json* config, const std::string& module) {
     for (const Json& item : *list->array()) {
       if (!item.text()) continue;
       const std::string& target = *item.text();
-      try {
-        if (target.substr(0, 3) == "re:"
-                ? std::regex_search(module, std::regex(target.substr(3)), std::regex_constants::match_continuous)
-                : target == module || target == "Linear")
-          return true;
-      } catch (const std::regex_error&) {
-        throw Failure("CONFIG_INVALID", "target '" + target + "' is no regular expression");
-      }
+      if (target.rfind("re:", 0) == 0 ? begins_with_match(module, target.substr(3))
+                                      : target == module || target == "Linear")
+        return true;
     }
     return false;
   };

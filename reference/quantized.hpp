@@ -40,7 +40,7 @@ class Blocks {
       case 64:
         return join<8>(at(entry, flat * 8));
       case 4:
-        return byte(entry, flat / 2) >> (flat % 2 * 4) & 15u;
+        return std::uint64_t{byte(entry, flat / 2)} >> (flat % 2 * 4) & 15u;
       default:
         throw Failure("DTYPE_UNSUPPORTED", "'" + entry.key + "' has 6-bit elements");
     }

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <regex>
 #include <set>
 
+#include "reference/detect.hpp"
 #include "reference/json.hpp"
 
 namespace weightproof::reference {
@@ -128,6 +128,14 @@ void Checkpoint::add_file(const fs::path& path, std::vector<TensorEntry>& into) 
 }
 
 Checkpoint Checkpoint::open(const fs::path& path) {
+  try {
+    return open_selected(path);
+  } catch (const fs::filesystem_error& error) {
+    throw Failure("IO_ERROR", "'" + path.filename().string() + "': " + error.code().message());
+  }
+}
+
+Checkpoint Checkpoint::open_selected(const fs::path& path) {
   Checkpoint checkpoint;
   std::vector<TensorEntry> found;
   fs::path index;
@@ -174,15 +182,17 @@ Checkpoint Checkpoint::open(const fs::path& path) {
     std::vector<std::string> names;
     for (const auto& item : fs::directory_iterator(path)) names.push_back(item.path().filename().string());
     std::sort(names.begin(), names.end());
-    const std::regex shard_name("model-(\\d{1,9})-of-(\\d{1,9})\\.safetensors");
     std::map<std::uint64_t, std::string> shards;
     std::uint64_t total = 0;
     for (const std::string& name : names) {
-      std::smatch match;
-      if (!std::regex_match(name, match, shard_name)) continue;
-      if (total != 0 && total != std::stoull(match[2])) throw Failure("SHARD_MISSING", "two different shard counts");
-      total = std::stoull(match[2]);
-      shards[std::stoull(match[1])] = name;
+      std::vector<std::string> numbers;
+      if (!matches("model-#-of-#.safetensors", name, &numbers) || numbers[0].size() > 9 || numbers[1].size() > 9)
+        continue;
+      const std::uint64_t number = std::stoull(numbers[0]), count = std::stoull(numbers[1]);
+      if (total != 0 && total != count) throw Failure("SHARD_MISSING", "two different shard counts");
+      total = count;
+      if (!shards.emplace(number, name).second)
+        throw Failure("SHARD_MISSING", "'" + name + "' and '" + shards[number] + "' have one number");
     }
     const auto any = [&](auto predicate) { return std::any_of(names.begin(), names.end(), predicate); };
     if (shards.empty()) {

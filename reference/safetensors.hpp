@@ -93,6 +93,7 @@ class Checkpoint {
   std::vector<TensorEntry> tensors_;
   std::map<std::string, std::string> metadata_;
   mutable std::map<std::size_t, std::unique_ptr<File>> open_files_;
+  static Checkpoint open_selected(const std::filesystem::path& path);
   const File& file(std::size_t index) const;
   void add_file(const std::filesystem::path& path, std::vector<TensorEntry>& into);
 };

@@ -25,7 +25,7 @@ Logical logical(const std::string& name, const Shape& shape, const std::string& 
 
 // The E2M1 code of flat element k: two per byte, low nibble first.
 std::uint32_t nibble(Blocks& blocks, Entry packed, std::uint64_t k) {
-  return blocks.byte(*packed, k / 2) >> (k % 2 * 4) & 15u;
+  return std::uint32_t{blocks.byte(*packed, k / 2)} >> (k % 2 * 4) & 15u;
 }
 
 // Where the scale of an element lies in the scale tensor.

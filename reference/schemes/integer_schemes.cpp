@@ -333,7 +333,7 @@ Logical bnb4(const std::string& name, Entry weight, Entry absmax, Entry map, Ent
     return [=, &blocks](const Coord& c) {
       std::uint64_t k = 0;
       for (std::size_t axis = 0; axis < shape.size(); ++axis) k = k * shape[axis] + c[axis];
-      const unsigned code = blocks.byte(*weight, k / 2) >> (k % 2 == 0 ? 4 : 0) & 15;  // High nibble first.
+      const unsigned code = std::uint32_t{blocks.byte(*weight, k / 2)} >> (k % 2 == 0 ? 4 : 0) & 15u;  // High nibble first.
       const std::uint64_t b = k / bs;
       float scale;
       if (is_nested) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <random>
 
 #include "reference/json.hpp"
 #include "reference/model.hpp"
@@ -87,6 +88,51 @@ TEST(Golden, EveryCaseBitForBitAndEveryAlternativeDiffers) {
   }
   EXPECT_EQ(cases, 80);
   EXPECT_GE(alternatives, 30);
+}
+
+// Whatever a header or a config says: a Failure, or values; nothing else.
+TEST(Golden, MutatedHeadersAreRefusedOrRead) {
+  const Json manifest = parse_json(read_text(k_golden + "manifest.json"));
+  std::mt19937 random(3);
+  int refused = 0, read = 0;
+  for (const Json& item : *manifest.find("cases")->array()) {
+    const std::string name = *item.find("name")->text();
+    if (name.rfind("gguf", 0) == 0 || name.rfind("f6_", 0) == 0) continue;
+    const std::string file = read_text(k_golden + name + ".quant.safetensors");
+    const std::size_t header_end = 8 + static_cast<unsigned char>(file[0]) + 256u * static_cast<unsigned char>(file[1]);
+    const Json& quantization = *item.find("quantization_config");
+    const std::string config =
+        quantization.is_null() ? "{}" : "{\"quantization_config\":" + text_of_json(quantization) + "}";
+    const testing::TemporaryDirectory directory;
+    for (int round = 0; round < 60; ++round) {
+      SCOPED_TRACE(name + " round " + std::to_string(round));
+      std::string changed = file, changed_config = config;
+      // Digits and letters become others, in the header or in the config; sometimes a data byte changes too.
+      for (std::uint64_t count = 1 + random() % 3; count > 0; --count) {
+        std::string& text = random() % 4 == 0 ? changed_config : changed;
+        const std::size_t at = &text == &changed ? 8 + random() % (header_end - 8) : random() % text.size();
+        const char digit = static_cast<char>('0' + random() % 10);
+        if (text[at] >= '0' && text[at] <= '9')
+          text[at] = digit;
+        else if (text[at] >= 'a' && text[at] <= 'z')
+          text[at] = static_cast<char>('a' + random() % 26);
+      }
+      if (header_end < changed.size())
+        changed[header_end + random() % (changed.size() - header_end)] = static_cast<char>(random());
+      directory.write("model.safetensors", changed);
+      directory.write("config.json", changed_config);
+      try {
+        const Model model = Model::open(directory.path());
+        for (std::size_t n = 0; n < model.mapping().native_tensors().size(); ++n)
+          model.region(static_cast<int>(n), whole(model.mapping().native_tensors()[n].shape));
+        ++read;
+      } catch (const Failure&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 500);
+  EXPECT_GT(read, 100);
 }
 
 TEST(Golden, IdentityKeepsEveryByte) {
