@@ -20,37 +20,37 @@ std::vector<Spelling> nested_spellings() {
           {"model.", {}}};
 }
 
-std::vector<Line> decoder(const std::string& prefix) {
+std::vector<Line> decoder(const std::string& prefix, AttentionParts parts) {
   const std::string layers = prefix + "layers.";
-  return top(prefix) + norms(layers) + attention(layers) + mlp(layers);
+  return top(prefix) + norms(layers) + attention(layers, parts) + mlp(layers);
 }
 
 }  // namespace
 
-Family mistral3_causal() {
+Family mistral3_causal(const Config&) {
   Family family;
   family.id = "mistral3_fp8_causal";
-  family.lines = decoder("model.");
+  family.lines = decoder("model.", {});
   return family;
 }
 
-Family mistral3_vlm() {
+Family mistral3_vlm(const Config&) {
   Family family;
   family.id = "mistral3_fp8_vlm";
   family.spellings = nested_spellings();
-  family.lines = decoder("model.language_model.") + decoder("model.") +
+  family.lines = decoder("model.language_model.", {}) + decoder("model.", {}) +
                  std::vector<Line>{same("model.{vision_tower,multi_modal_projector}.*")};
   family.tie = Tie::both;
   family.embedding = "model.language_model.embed_tokens.weight";
   return family;
 }
 
-Family gemma3() {
+Family gemma3(const Config& config) {
   Family family;
   family.id = "gemma3";
   family.spellings = nested_spellings();
   for (const std::string prefix : {"model.language_model.", "model."})
-    family.lines = family.lines + decoder(prefix) +
+    family.lines = family.lines + decoder(prefix, by_config(config, true)) +
                    std::vector<Line>{same(prefix + "layers.#.{pre,post}_feedforward_layernorm.weight")};
   family.lines = family.lines + std::vector<Line>{same("model.{vision_tower,multi_modal_projector}.*")};
   family.tie = Tie::both;
@@ -60,7 +60,7 @@ Family gemma3() {
 
 // Experts are stacked with gate rows first. per_expert_scale stays a tensor of its own; folding it into down_projs is
 // an option that changes values. Older files have the experts under "moe.".
-Family gemma4_moe(const MappingOptions& options) {
+Family gemma4_moe(const Config& config, const MappingOptions& options) {
   Family family;
   family.id = "gemma4_moe";
   family.spellings = {{"model.language_model.", {}}, {"language_model.", {}}};
@@ -68,7 +68,7 @@ Family gemma4_moe(const MappingOptions& options) {
   for (const std::string prefix : {"model.language_model.", "language_model."}) {
     const std::string layers = prefix + "layers.", layer = layers + "#.", moe = layer + "moe.";
     family.lines =
-        family.lines + decoder(prefix) +
+        family.lines + decoder(prefix, by_config(config, true)) +
         std::vector<Line>{
             same(layer + "{pre_feedforward_layernorm,post_feedforward_layernorm,post_feedforward_layernorm_1,"
                          "post_feedforward_layernorm_2,pre_feedforward_layernorm_2}.weight"),
@@ -93,12 +93,12 @@ Family gemma4_moe(const MappingOptions& options) {
 }
 
 // Experts are stacked in native orientation already: [E,H,2I] and [E,I,H].
-Family qwen3_vl(bool has_experts) {
+Family qwen3_vl(const Config& config, bool has_experts) {
   const std::string prefix = "model.language_model.", expert = prefix + "layers.#.mlp.experts.";
   Family family;
   family.id = has_experts ? "qwen3_vl_moe" : "qwen3_vl";
   family.spellings = {{prefix, {}}};
-  family.lines = decoder(prefix) + std::vector<Line>{same("model.visual.*")};
+  family.lines = decoder(prefix, by_config(config, true)) + std::vector<Line>{same("model.visual.*")};
   if (has_experts)
     family.lines = family.lines + std::vector<Line>{same(prefix + "layers.#.mlp.gate.weight"),
                                                     same(expert + "gate_up_proj", expert + "gate_and_up_projs"),
@@ -109,8 +109,8 @@ Family qwen3_vl(bool has_experts) {
 }
 
 // The thinker alone; "thinker." is stripped where it is there. Speech parts are not loaded.
-Family qwen3_omni_moe() {
-  Family family = qwen3_moe();
+Family qwen3_omni_moe(const Config& config) {
+  Family family = qwen3_moe(config);
   family.id = "qwen3_omni_moe";
   family.spellings = {{"thinker.model.", {{"thinker.", ""}}}, {"model.", {}}};
   family.lines = family.lines + std::vector<Line>{same("{visual,audio_tower}.*")};

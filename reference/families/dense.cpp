@@ -4,17 +4,22 @@
 
 namespace weightproof::reference::families {
 
-Family dense(const std::string& id) {
+// qwen2 has biases on q, k and v whatever the config says; the others say which they have.
+Family dense(const std::string& id, const Config& config) {
   const std::string layers = "model.layers.";
+  AttentionParts parts = by_config(config, id == "qwen3");
+  bool mlp_bias = config.truth("mlp_bias");
+  if (id == "qwen2") parts = {true, false, false};
+  if (id == "ernie4_5") mlp_bias = parts.qkv_bias = parts.o_bias = config.truth("use_bias");
   Family family;
   family.id = id;
-  family.lines = top() + norms(layers) + attention(layers) + mlp(layers);
+  family.lines = top() + norms(layers) + attention(layers, parts) + mlp(layers, mlp_bias);
   family.tie = id == "ernie4_5" ? Tie::tied_only : Tie::both;
   if (id == "ernie4_5") family.dropped = {"model.mtp_*"};
   return family;
 }
 
-Family identity() {
+Family identity(const Config&) {
   Family family;
   family.id = "identity";
   family.takes_any_key = true;
@@ -22,30 +27,36 @@ Family identity() {
   return family;
 }
 
-// q, k, v and their biases in one projection; gate and up in one. Kept as stored.
-Family phi3() {
+// q, k and v in one projection; gate and up in one. Kept as stored.
+Family phi3(const Config&) {
   Family family;
   family.id = "phi3";
   family.lines = top() + norms("model.layers.") +
-                 std::vector<Line>{{"model.layers.#.self_attn.{qkv_proj,o_proj}.{weight,bias}", "", Rule::same},
-                                   {"model.layers.#.mlp.{gate_up_proj,down_proj}.{weight,bias}", "", Rule::same}};
+                 std::vector<Line>{{"model.layers.#.self_attn.{qkv_proj,o_proj}.weight", "", Rule::same},
+                                   {"model.layers.#.mlp.{gate_up_proj,down_proj}.weight", "", Rule::same}};
   family.tie = Tie::both;
   return family;
 }
 
 // A decoder with q, k, v biases and its own names for the layers that predict ahead; all under their own names.
-Family mimo() {
-  Family family = dense("mimo");
+Family mimo(const Config& config) {
+  const AttentionParts parts{config.truth("attention_bias"), false, false};
+  Family family;
+  family.id = "mimo";
+  family.tie = Tie::both;
   family.lines =
-      family.lines + norms("model.mtp_layers.") + attention("model.mtp_layers.") + mlp("model.mtp_layers.") +
+      top() + norms("model.layers.") + attention("model.layers.", parts) + mlp("model.layers.") +
+      norms("model.mtp_layers.") + attention("model.mtp_layers.", parts) + mlp("model.mtp_layers.") +
       std::vector<Line>{
           {"model.mtp_layers.#.{final_layernorm,hidden_layernorm,token_layernorm,input_proj}.weight", "", Rule::same}};
   return family;
 }
 
 // The older layout of llama and qwen2: one projection per pair or triple, rows interleaved.
-Family dense_combined() {
-  Family family = dense("dense_combined");
+Family dense_combined(const Config&) {
+  Family family;
+  family.id = "dense_combined";
+  family.tie = Tie::both;
   const std::string layer = "model.layers.#.";
   family.lines =
       top() + norms("model.layers.") +

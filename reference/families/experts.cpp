@@ -8,7 +8,9 @@ namespace {
 
 const std::string k_layers = "model.layers.", k_layer = "model.layers.#.";
 
-std::vector<Line> decoder() { return top() + norms(k_layers) + attention(k_layers) + mlp(k_layers); }
+std::vector<Line> decoder(AttentionParts parts, bool mlp_bias = false) {
+  return top() + norms(k_layers) + attention(k_layers, parts) + mlp(k_layers, mlp_bias);
+}
 
 Line same(const std::string& stored, const std::string& native = "") { return {stored, native, Rule::same}; }
 Line same_f32(const std::string& stored, const std::string& native = "") { return {stored, native, Rule::same_f32}; }
@@ -23,16 +25,18 @@ Family untied(const std::string& id, std::vector<Line> lines) {
 }  // namespace
 
 // Files of both kinds exist: per expert, and stacked [E,2I,H].
-Family qwen3_moe() {
-  return untied("qwen3_moe", decoder() + std::vector<Line>{same(k_layer + "mlp.gate.weight")} +
+Family qwen3_moe(const Config& config) {
+  return untied("qwen3_moe", decoder(by_config(config, true)) + std::vector<Line>{same(k_layer + "mlp.gate.weight")} +
                                  experts(k_layer + "mlp.experts", k_layer + "mlp.experts") +
                                  experts_stacked(k_layer + "mlp.experts", k_layer + "mlp.experts"));
 }
 
-Family ernie4_5_moe() {
+Family ernie4_5_moe(const Config& config) {
+  const bool has_bias = config.truth("use_bias");
   Family family =
-      untied("ernie4_5_moe", decoder() + experts(k_layer + "mlp.experts", k_layer + "mlp.experts") +
-                                 shared_mlp(k_layer + "mlp.shared_experts", k_layer + "mlp.shared_experts") +
+      untied("ernie4_5_moe", decoder({has_bias, has_bias, false}, has_bias) +
+                                 experts(k_layer + "mlp.experts", k_layer + "mlp.experts", has_bias) +
+                                 shared_mlp(k_layer + "mlp.shared_experts", k_layer + "mlp.shared_experts", has_bias) +
                                  std::vector<Line>{same_f32(k_layer + "mlp.gate.weight"),
                                                    {k_layer + "mlp.moe_statics.e_score_correction_bias",
                                                     k_layer + "mlp.gate.e_score_correction_bias", Rule::squeeze_f32}});
@@ -41,8 +45,9 @@ Family ernie4_5_moe() {
   return family;
 }
 
-Family glm4_moe() {
-  Family family = untied("glm4_moe", decoder() + experts(k_layer + "mlp.experts", k_layer + "mlp.experts") +
+Family glm4_moe(const Config& config) {
+  Family family = untied("glm4_moe", decoder({config.truth("attention_bias"), false, config.truth("use_qk_norm")}) +
+                                         experts(k_layer + "mlp.experts", k_layer + "mlp.experts") +
                                          shared_mlp(k_layer + "mlp.shared_experts", k_layer + "mlp.shared_experts") +
                                          std::vector<Line>{same(k_layer + "mlp.gate.weight"),
                                                            same_f32(k_layer + "mlp.gate.e_score_correction_bias")});
@@ -50,10 +55,10 @@ Family glm4_moe() {
   return family;
 }
 
-Family hy_v3() {
+Family hy_v3(const Config& config) {
   Family family = untied(
       "hy_v3",
-      decoder() + experts(k_layer + "mlp.experts", k_layer + "mlp.experts") +
+      decoder(by_config(config, true)) + experts(k_layer + "mlp.experts", k_layer + "mlp.experts") +
           shared_mlp(k_layer + "mlp.shared_mlp", k_layer + "mlp.shared_experts") +
           std::vector<Line>{same(k_layer + "mlp.router.gate.weight", k_layer + "mlp.gate.weight"),
                             same_f32(k_layer + "mlp.expert_bias", k_layer + "mlp.gate.e_score_correction_bias")});
@@ -62,18 +67,19 @@ Family hy_v3() {
 }
 
 // The correction bias lies below "experts." although it is none; shared_expert_gate does not exist here.
-Family laguna() {
+Family laguna(const Config& config) {
   return untied("laguna",
-                decoder() + experts(k_layer + "mlp.experts", k_layer + "mlp.experts") +
+                decoder({config.truth("qkv_bias"), config.truth("attention_bias"), true}) +
+                    experts(k_layer + "mlp.experts", k_layer + "mlp.experts") +
                     shared_mlp(k_layer + "mlp.shared_expert", k_layer + "mlp.shared_experts") +
                     std::vector<Line>{same(k_layer + "self_attn.g_proj.weight"), same(k_layer + "mlp.gate.weight"),
                                       same_f32(k_layer + "mlp.experts.e_score_correction_bias",
                                                k_layer + "mlp.gate.e_score_correction_bias")});
 }
 
-Family mixtral() {
+Family mixtral(const Config&) {
   Family family = untied(
-      "mixtral", top() + norms(k_layers) + attention(k_layers) +
+      "mixtral", top() + norms(k_layers) + attention(k_layers, {}) +
                      experts_w132(k_layer + "block_sparse_moe.experts", k_layer + "mlp.experts") +
                      std::vector<Line>{same(k_layer + "block_sparse_moe.gate.weight", k_layer + "mlp.gate.weight")});
   family.tie = Tie::both;
@@ -81,8 +87,8 @@ Family mixtral() {
 }
 
 // Most layers have linear attention with one fused projection, which stays as it is.
-Family minimax_m1() {
-  Family family = mixtral();
+Family minimax_m1(const Config& config) {
+  Family family = mixtral(config);
   family.id = "minimax_m1";
   family.lines =
       family.lines + std::vector<Line>{same(k_layer + "self_attn.{qkv_proj,output_gate,norm,out_proj}.weight")};
@@ -90,8 +96,8 @@ Family minimax_m1() {
 }
 
 // Router weight and correction bias are F32 in the released file and stay so.
-Family minimax_m2() {
-  return untied("minimax_m2", top() + norms(k_layers) + attention(k_layers) +
+Family minimax_m2(const Config&) {
+  return untied("minimax_m2", top() + norms(k_layers) + attention(k_layers, {false, false, true}) +
                                   experts_w132(k_layer + "block_sparse_moe.experts", k_layer + "mlp.experts") +
                                   std::vector<Line>{{k_layer + "block_sparse_moe.gate.weight",
                                                      k_layer + "mlp.gate.weight", Rule::same_kept},
@@ -100,11 +106,11 @@ Family minimax_m2() {
 }
 
 // Experts are stacked per projection, without an expert number in the key.
-Family step3p5() {
+Family step3p5(const Config&) {
   const std::string moe = k_layer + "moe.";
   Family family =
       untied("step3p5",
-             decoder() + shared_mlp(k_layer + "share_expert", k_layer + "share_expert") +
+             decoder({false, false, true}) + shared_mlp(k_layer + "share_expert", k_layer + "share_expert") +
                  std::vector<Line>{same(k_layer + "self_attn.g_proj.weight"),
                                    same(moe + "gate.weight"),
                                    same_f32(moe + "router_bias", moe + "gate.e_score_correction_bias"),
@@ -117,8 +123,9 @@ Family step3p5() {
 }
 
 // Fused rows: all of q, then k, then v.
-Family ling_v2() {
+Family ling_v2(const Config& config) {
   const std::string stored = k_layer + "attention.", native = k_layer + "self_attn.";
+  const std::string fused = stored + "query_key_value." + weight_and(config.truth("use_qkv_bias"));
   Family family = untied(
       "ling_v2",
       norms(k_layers) + mlp(k_layers) + experts(k_layer + "mlp.experts", k_layer + "mlp.experts") +
@@ -126,10 +133,10 @@ Family ling_v2() {
           std::vector<Line>{same("model.word_embeddings.weight", "model.embed_tokens.weight"),
                             same("model.norm.weight"),
                             same("lm_head.weight"),
-                            {stored + "query_key_value.{weight,bias}", native + "q_proj.{}", Rule::rows_q},
-                            {stored + "query_key_value.{weight,bias}", native + "k_proj.{}", Rule::rows_k},
-                            {stored + "query_key_value.{weight,bias}", native + "v_proj.{}", Rule::rows_v},
-                            same(stored + "dense.{weight,bias}", native + "o_proj.{}"),
+                            {fused, native + "q_proj.{}", Rule::rows_q},
+                            {fused, native + "k_proj.{}", Rule::rows_k},
+                            {fused, native + "v_proj.{}", Rule::rows_v},
+                            same(stored + "dense." + weight_and(config.truth("use_bias")), native + "o_proj.{}"),
                             same(stored + "query_layernorm.weight", native + "q_norm.weight"),
                             same(stored + "key_layernorm.weight", native + "k_norm.weight"),
                             same(k_layer + "mlp.gate.weight"),
@@ -140,9 +147,9 @@ Family ling_v2() {
 
 // Gate and up alternate along the last axis, in weights and biases, and stay so. The unquantized file is in native
 // orientation already; the quantized one decodes to [E,out,in] and is turned.
-Family gpt_oss(bool is_mxfp4) {
+Family gpt_oss(const Config&, bool is_mxfp4) {
   const std::string expert = k_layer + "mlp.experts.";
-  std::vector<Line> lines = top() + norms(k_layers) + attention(k_layers) +
+  std::vector<Line> lines = top() + norms(k_layers) + attention(k_layers, {true, true, false}) +
                             std::vector<Line>{same(k_layer + "self_attn.sinks"),
                                               same(k_layer + "mlp.router.{weight,bias}", k_layer + "mlp.gate.{}"),
                                               same(expert + "{gate_up,down}_proj_bias")};

@@ -10,25 +10,33 @@ Line same(const std::string& stored, const std::string& native = "") { return {s
 Line same_f32(const std::string& stored, const std::string& native = "") { return {stored, native, Rule::same_f32}; }
 
 // Every kind of Nemotron mixer; which one a layer has is said by its keys. Experts have no gate projection.
-std::vector<Line> nemotron_layers(const std::string& layers) {
+std::vector<Line> nemotron_layers(const std::string& layers, const Config& config) {
+  const auto bias = [&](const char* flag) { return weight_and(config.truth(flag)); };
+  const Json* conv = config.find("use_conv_bias");  // On unless the config says no.
+  const bool conv_bias = !conv || !conv->truth() || *conv->truth();
   const std::string mixer = layers + "#.mixer.";
-  return {same(layers + "#.norm.weight"),
-          same(mixer + "{in_proj,conv1d,out_proj,q_proj,k_proj,v_proj,o_proj,up_proj,down_proj,fc1_latent_proj,fc2_"
-                       "latent_proj}.{weight,bias}"),
-          same(mixer + "norm.weight"),
-          same_f32(mixer + "{A_log,D,dt_bias}", mixer + "_fp32_params.{}"),
-          same(mixer + "gate.weight"),
-          same_f32(mixer + "gate.e_score_correction_bias"),
-          same(mixer + "shared_experts.{up,down}_proj.{weight,bias}"),
-          {mixer + "experts.#.up_proj.weight", mixer + "experts.gate_and_up_projs", Rule::expert_up_only},
-          {mixer + "experts.#.down_proj.weight", mixer + "experts.down_projs", Rule::expert_down},
-          {mixer + "experts.#.up_proj.bias", mixer + "experts.gate_up_proj_bias", Rule::bias_only},
-          {mixer + "experts.#.down_proj.bias", mixer + "experts.down_proj_bias", Rule::bias_only}};
+  std::vector<Line> lines{
+      same(layers + "#.norm.weight"),
+      same(mixer + "{in_proj,out_proj}." + bias("use_bias")),
+      same(mixer + "conv1d." + weight_and(conv_bias)),
+      same(mixer + "{q,k,v,o}_proj." + bias("attention_bias")),
+      same(mixer + "{up_proj,down_proj,fc1_latent_proj,fc2_latent_proj}." + bias("mlp_bias")),
+      same(mixer + "norm.weight"),
+      same_f32(mixer + "{A_log,D,dt_bias}", mixer + "_fp32_params.{}"),
+      same(mixer + "gate.weight"),
+      same_f32(mixer + "gate.e_score_correction_bias"),
+      same(mixer + "shared_experts.{up,down}_proj." + bias("mlp_bias")),
+      {mixer + "experts.#.up_proj.weight", mixer + "experts.gate_and_up_projs", Rule::expert_up_only},
+      {mixer + "experts.#.down_proj.weight", mixer + "experts.down_projs", Rule::expert_down}};
+  if (!config.truth("mlp_bias")) return lines;
+  return lines +
+         std::vector<Line>{{mixer + "experts.#.up_proj.bias", mixer + "experts.gate_up_proj_bias", Rule::bias_only},
+                           {mixer + "experts.#.down_proj.bias", mixer + "experts.down_proj_bias", Rule::bias_only}};
 }
 
-std::vector<Line> qwen_mtp(bool has_experts) {
+std::vector<Line> qwen_mtp(AttentionParts parts, bool has_experts) {
   const std::string layers = "mtp.layers.", layer = "mtp.layers.#.";
-  std::vector<Line> lines = norms(layers) + attention(layers) + mlp(layers) +
+  std::vector<Line> lines = norms(layers) + attention(layers, parts) + mlp(layers) +
                             std::vector<Line>{same("mtp.fc.weight", "mtp.layers.0.eh_proj.weight"),
                                               same("mtp.pre_fc_norm_embedding.weight", "mtp.layers.0.enorm.weight"),
                                               same("mtp.pre_fc_norm_hidden.weight", "mtp.layers.0.hnorm.weight"),
@@ -48,7 +56,7 @@ Family nemotron_v3(const Config& config) {
   Family family;
   family.id = "nemotron_v3";
   family.spellings = {{"backbone.", {{"backbone.", "model."}}}, {"model.", {}}};
-  family.lines = nemotron_layers("model.layers.") + nemotron_layers("mtp.layers.") +
+  family.lines = nemotron_layers("model.layers.", config) + nemotron_layers("mtp.layers.", config) +
                  std::vector<Line>{same("model.embeddings.weight", "model.embed_tokens.weight"),
                                    same("model.embed_tokens.weight"),
                                    same("model.norm_f.weight", "model.norm.weight"),
@@ -67,12 +75,12 @@ Family nemotron_v3(const Config& config) {
 }
 
 // q_proj holds query and gate rows per head, qkvz and ba are grouped per key head: all stays as stored.
-Family qwen3_next() {
+Family qwen3_next(const Config& config) {
   const std::string layers = "model.layers.", layer = "model.layers.#.";
   Family family;
   family.id = "qwen3_next";
-  family.lines = top() + norms(layers) + attention(layers) + mlp(layers) + gated_delta_net(layers) +
-                 experts(layer + "mlp.experts", layer + "mlp.experts") +
+  family.lines = top() + norms(layers) + attention(layers, by_config(config, true)) + mlp(layers) +
+                 gated_delta_net(layers) + experts(layer + "mlp.experts", layer + "mlp.experts") +
                  shared_mlp(layer + "mlp.shared_expert", layer + "mlp.shared_experts") +
                  std::vector<Line>{same(layer + "mlp.{gate,shared_expert_gate}.weight")};
   family.dropped = {"mtp.*"};
@@ -80,16 +88,17 @@ Family qwen3_next() {
 }
 
 // Experts stacked [E,2I,H] or one by one. The text part has its own prefix in composite files.
-Family qwen3_5(bool has_experts) {
+Family qwen3_5(const Config& config, bool has_experts) {
+  const AttentionParts parts = by_config(config, true);
   Family family;
   family.id = has_experts ? "qwen3_5_moe" : "qwen3_5";
   family.spellings = {{"model.language_model.", {{"model.lm_head.", "lm_head."}}},
                       {"model.", {{"model.lm_head.", "lm_head."}}}};
-  family.lines = qwen_mtp(has_experts) + std::vector<Line>{same("model.visual.*")};
+  family.lines = qwen_mtp(parts, has_experts) + std::vector<Line>{same("model.visual.*")};
   for (const std::string prefix : {"model.language_model.", "model."}) {
     const std::string layers = prefix + "layers.", layer = layers + "#.";
     family.lines =
-        family.lines + top(prefix) + norms(layers) + attention(layers) + mlp(layers) + gated_delta_net(layers);
+        family.lines + top(prefix) + norms(layers) + attention(layers, parts) + mlp(layers) + gated_delta_net(layers);
     if (has_experts)
       family.lines = family.lines + experts(layer + "mlp.experts", layer + "mlp.experts") +
                      experts_stacked(layer + "mlp.experts", layer + "mlp.experts") +
@@ -102,12 +111,12 @@ Family qwen3_5(bool has_experts) {
 }
 
 // A_log has four axes in the file and keeps them. Dense layers keep "mlp."; the others lose "block_sparse_moe.".
-Family kimi_linear() {
+Family kimi_linear(const Config&) {
   const std::string layers = "model.layers.", layer = "model.layers.#.", moe = layer + "block_sparse_moe.";
   Family family;
   family.id = "kimi_linear";
   family.lines =
-      top() + norms(layers) + latent_attention(layers) + attention(layers) + mlp(layers) +
+      top() + norms(layers) + latent_attention(layers, false) + attention(layers, {}) + mlp(layers) +
       experts_w132(moe + "experts", layer + "mlp.experts") +
       shared_mlp(moe + "shared_experts", layer + "mlp.shared_experts") +
       std::vector<Line>{

@@ -33,12 +33,12 @@ std::vector<Line> v4_block(const std::string& stored, const std::string& native)
 
 }  // namespace
 
-Family deepseek_v3() {
+Family deepseek_v3(const Config& config) {
   const std::string layers = "model.layers.", layer = "model.layers.#.";
   Family family;
   family.id = "deepseek_v3";
   family.lines =
-      top() + norms(layers) + latent_attention(layers) + mlp(layers) +
+      top() + norms(layers) + latent_attention(layers, config.truth("attention_bias")) + mlp(layers) +
       experts(layer + "mlp.experts", layer + "mlp.experts") +
       shared_mlp(layer + "mlp.shared_experts", layer + "mlp.shared_experts") +
       std::vector<Line>{same(layer + "mlp.gate.weight"), same_f32(layer + "mlp.gate.e_score_correction_bias")};
@@ -80,7 +80,7 @@ Family mistral4(const Config& config) {
                           {"multi_modal_projector.", "model.multi_modal_projector."}}},
                         {"model.language_model.model.", {}}};
   family.lines =
-      norms(layers) + latent_attention(layers) + mlp(layers) +
+      norms(layers) + latent_attention(layers, false) + mlp(layers) +
       experts_stacked(layer + "mlp.experts", layer + "mlp.experts") +
       shared_mlp(layer + "mlp.shared_experts", layer + "mlp.shared_experts") +
       std::vector<Line>{same(text + "model.{embed_tokens,norm}.weight"), same(text + "lm_head.weight"),

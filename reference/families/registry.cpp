@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "reference/failure.hpp"
 #include "reference/families/families_internal.hpp"
@@ -14,49 +16,44 @@ const std::map<std::string, Maker>& makers() {
   namespace f = families;
   static const std::map<std::string, Maker> all = [] {
     std::map<std::string, Maker> map;
-    const auto plain = [&](const std::string& id, Family (*maker)()) {
-      map[id] = [maker](const Config&, const MappingOptions&) { return maker(); };
-    };
     for (const char* id : {"llama", "qwen2", "qwen3", "mistral", "smollm3", "gemma", "ernie4_5"})
-      map[id] = [id](const Config&, const MappingOptions&) { return f::dense(id); };
-    plain("identity", f::identity);
-    plain("phi3", f::phi3);
-    plain("mimo", f::mimo);
-    plain("dense_combined", f::dense_combined);
-    plain("qwen3_moe", f::qwen3_moe);
-    plain("ernie4_5_moe", f::ernie4_5_moe);
-    plain("glm4_moe", f::glm4_moe);
-    plain("hy_v3", f::hy_v3);
-    plain("hy_mt2", f::hy_v3);
-    plain("laguna", f::laguna);
-    plain("mixtral", f::mixtral);
-    plain("minimax_m1", f::minimax_m1);
-    plain("minimax_m2", f::minimax_m2);
-    plain("step3p5", f::step3p5);
-    plain("ling_v2", f::ling_v2);
-    plain("qwen3_next", f::qwen3_next);
-    plain("kimi_linear", f::kimi_linear);
-    plain("deepseek_v3", f::deepseek_v3);
-    plain("mistral3_fp8_causal", f::mistral3_causal);
-    plain("mistral3_fp8_vlm", f::mistral3_vlm);
-    plain("gemma3", f::gemma3);
-    plain("qwen3_omni_moe", f::qwen3_omni_moe);
-    const auto either = [&](const std::string& id, Family (*maker)(bool), bool which) {
-      map[id] = [maker, which](const Config&, const MappingOptions&) { return maker(which); };
+      map[id] = [id](const Config& config, const MappingOptions&) { return f::dense(id, config); };
+    const std::pair<const char*, Family (*)(const Config&)> plain[] = {
+        {"identity", f::identity},
+        {"phi3", f::phi3},
+        {"mimo", f::mimo},
+        {"dense_combined", f::dense_combined},
+        {"qwen3_moe", f::qwen3_moe},
+        {"ernie4_5_moe", f::ernie4_5_moe},
+        {"glm4_moe", f::glm4_moe},
+        {"hy_v3", f::hy_v3},
+        {"hy_mt2", f::hy_v3},
+        {"laguna", f::laguna},
+        {"mixtral", f::mixtral},
+        {"minimax_m1", f::minimax_m1},
+        {"minimax_m2", f::minimax_m2},
+        {"step3p5", f::step3p5},
+        {"ling_v2", f::ling_v2},
+        {"qwen3_next", f::qwen3_next},
+        {"kimi_linear", f::kimi_linear},
+        {"nemotron_v3", f::nemotron_v3},
+        {"deepseek_v3", f::deepseek_v3},
+        {"deepseek_v4", f::deepseek_v4},
+        {"mistral4", f::mistral4},
+        {"mistral3_fp8_causal", f::mistral3_causal},
+        {"mistral3_fp8_vlm", f::mistral3_vlm},
+        {"gemma3", f::gemma3},
+        {"qwen3_omni_moe", f::qwen3_omni_moe},
     };
-    either("gpt_oss", f::gpt_oss, true);
-    either("gpt_oss_bf16", f::gpt_oss, false);
-    either("qwen3_5", f::qwen3_5, false);
-    either("qwen3_5_moe", f::qwen3_5, true);
-    either("qwen3_vl", f::qwen3_vl, false);
-    either("qwen3_vl_moe", f::qwen3_vl, true);
-    const auto asking = [&](const std::string& id, Family (*maker)(const Config&)) {
-      map[id] = [maker](const Config& config, const MappingOptions&) { return maker(config); };
+    for (const auto& [id, maker] : plain)
+      map[id] = [make = maker](const Config& config, const MappingOptions&) { return make(config); };
+    const std::tuple<const char*, Family (*)(const Config&, bool), bool> pairs[] = {
+        {"gpt_oss", f::gpt_oss, true},     {"gpt_oss_bf16", f::gpt_oss, false}, {"qwen3_5", f::qwen3_5, false},
+        {"qwen3_5_moe", f::qwen3_5, true}, {"qwen3_vl", f::qwen3_vl, false},    {"qwen3_vl_moe", f::qwen3_vl, true},
     };
-    asking("nemotron_v3", f::nemotron_v3);
-    asking("deepseek_v4", f::deepseek_v4);
-    asking("mistral4", f::mistral4);
-    map["gemma4_moe"] = [](const Config&, const MappingOptions& options) { return f::gemma4_moe(options); };
+    for (const auto& [id, maker, which] : pairs)
+      map[id] = [make = maker, is = which](const Config& config, const MappingOptions&) { return make(config, is); };
+    map["gemma4_moe"] = f::gemma4_moe;
     return map;
   }();
   return all;

@@ -68,7 +68,7 @@ std::vector<SmallModel> small_models() {
     m.norms(0), m.attention(0, true), m.mlp("model.layers.0.mlp", m.I);
     m.add("model.mtp_layers.0.input_proj.weight", {6, 12});
     m.add("model.mtp_layers.0.mlp.up_proj.weight", {4, 6});
-    finish("mimo", config_of("mimo", untied), m);
+    finish("mimo", config_of("mimo", R"("tie_word_embeddings":false,"attention_bias":true)"), m);
   }
   {
     Maker m;
@@ -92,7 +92,7 @@ std::vector<SmallModel> small_models() {
     m.add("model.layers.0.mlp.moe_statics.e_score_correction_bias", {1, 3});
     m.mlp("model.layers.0.mlp.shared_experts", 8);
     m.add("model.mtp_emb_norm.weight", {6});
-    finish("ernie4_5_moe", config_of("ernie4_5_moe", tied), m);
+    finish("ernie4_5_moe", config_of("ernie4_5_moe", R"("tie_word_embeddings":true,"use_bias":true)"), m);
     Maker dense;
     dense.top("");
     dense.norms(0), dense.attention(0), dense.mlp("model.layers.0.mlp", 8);
@@ -171,7 +171,7 @@ std::vector<SmallModel> small_models() {
     m.experts("model.layers.0.mlp.experts");
     m.add("model.layers.0.mlp.gate.weight", {3, 6});
     m.add("model.layers.0.mlp.gate.expert_bias", {3});
-    finish("ling_v2", config_of("bailing_moe", untied), m);
+    finish("ling_v2", config_of("bailing_moe", R"("tie_word_embeddings":false,"use_qkv_bias":true)"), m);
   }
   for (const bool is_mxfp4 : {true, false}) {
     Maker m;
@@ -204,7 +204,8 @@ std::vector<SmallModel> small_models() {
     m.add(prefix + "layers.2.norm.weight", {6});  // Beyond the pattern.
     m.add("mtp.layers.0.eh_proj.weight", {6, 12});
     m.experts("mtp.layers.1.mixer.experts", false);
-    finish("nemotron_v3", config_of("nemotron_h", R"("tie_word_embeddings":false,"hybrid_override_pattern":"ME")"), m,
+    finish("nemotron_v3",
+           config_of("nemotron_h", R"("tie_word_embeddings":false,"hybrid_override_pattern":"ME","mlp_bias":true)"), m,
            prefix);
   }
   for (const bool has_experts : {true, false})
