@@ -145,14 +145,22 @@ std::string family_id(const Config& config, const std::vector<std::string>& keys
   return "identity";
 }
 
-std::string quantization_of(const Config& config, const std::vector<std::string>& keys,
+std::string quantization_of(const Config& config, const Json* beside, const std::vector<std::string>& keys,
                             std::vector<std::string>& evidence) {
   if (const Json* mlx = config.root().find("quantization");
       mlx && mlx->is_object() && any_key_contains(keys, ".scales"))
     throw Failure("QUANT_UNSUPPORTED", "MLX affine quantization (config 'quantization', tensors .scales/.biases)");
-  if (const Json* quantization = config.quantization()) {
+  const Json* quantization = config.quantization() ? config.quantization() : beside;
+  if (quantization) {
     const Json* method = quantization->find("quant_method");
-    const std::string name = method && method->text() ? *method->text() : "";
+    std::string name = method && method->text() ? *method->text() : "";
+    // Files of their own name no method: ModelOpt's has an algorithm, GPTQ's the order of its groups, AWQ's its own
+    // words.
+    if (!method && quantization == beside) {
+      if (quantization->find("quant_algo")) name = "modelopt";
+      if (quantization->find("desc_act")) name = "gptq";
+      if (quantization->find("q_group_size") || quantization->find("zero_point")) name = "awq";
+    }
     static const std::set<std::string> known{"fp8",          "mxfp4",   "compressed-tensors", "modelopt", "awq", "gptq",
                                              "bitsandbytes", "torchao", "fbgemm_fp8"};
     evidence.push_back("quantization_config.quant_method '" + name + "'");
@@ -239,7 +247,7 @@ std::string respell(const Spelling& spelling, const std::string& key) {
   return key;
 }
 
-Detection detect(const Config& config, const std::vector<std::string>& keys) {
+Detection detect(const Config& config, const std::vector<std::string>& keys, const Json* quantization) {
   Detection found;
   found.family = family_id(config, keys, found.evidence);
   const Family family = family_of(found.family, config);
@@ -252,7 +260,7 @@ Detection detect(const Config& config, const std::vector<std::string>& keys) {
   } else {
     found.name_space = spelling_of(family, keys).name;
   }
-  found.quantization = quantization_of(config, keys, found.evidence);
+  found.quantization = quantization_of(config, quantization, keys, found.evidence);
   found.experts = experts_of(keys);
   return found;
 }

@@ -13,7 +13,7 @@ namespace weightproof::reference {
 struct Detection {
   std::string family;        // An id of family_ids().
   std::string name_space;    // The prefix in front of "layers.N." in the file; empty for bare keys.
-  std::string quantization;  // quant_method of the config, or what the key names say; "none".
+  std::string quantization;  // The quantization method: as the config says, else as the key names say; "none".
   std::string experts;       // "per_expert", "stacked", "mxfp4_blocks", or "none".
   std::vector<std::string> evidence;
 };
@@ -21,7 +21,8 @@ struct Detection {
 /// `config_text` may be empty (no config). Keys in any order.
 /// Throws Failure (CONFIG_INVALID, NAMESPACE_MIXED, QUANT_UNSUPPORTED, EXPERTS_MIXED).
 Detection detect(const std::string& config_text, const std::vector<std::string>& keys);
-Detection detect(const Config& config, const std::vector<std::string>& keys);
+/// `quantization`: a quantization config from a file of its own, used where the config has none.
+Detection detect(const Config& config, const std::vector<std::string>& keys, const Json* quantization = nullptr);
 
 /// The spelling used by the keys. Throws Failure(NAMESPACE_MIXED) if two are used at once.
 Spelling spelling_of(const Family& family, const std::vector<std::string>& keys);

@@ -138,7 +138,7 @@ Model Model::open(const fs::path& path, const ModelOptions& options) {
 
   std::vector<std::string> names;
   for (const TensorEntry& entry : state->checkpoint.tensors()) names.push_back(entry.key);
-  state->detection = detect(state->config, names);
+  state->detection = detect(state->config, names, quantization);
   if (!options.family.empty()) state->detection.family = options.family;
   state->overlay = find_overlay(state->checkpoint, state->config, quantization);
   std::vector<Key> keys;
@@ -284,6 +284,35 @@ void Model::for_each_window(int native, std::uint64_t bytes_max,
       box.start[axis] = 0;
     }
   }
+}
+
+Bytes export_region(const Model& model, const Mapping& target, int key, const Box& box, Dtype dtype) {
+  const Key& stored = target.keys().at(static_cast<std::size_t>(key));
+  const std::size_t rank = stored.shape.size();
+  if (box.start.size() != rank || box.extent.size() != rank) throw Failure("SliceOutOfRange", "box of another rank");
+  if (!target.fate(key).home) throw Failure("TENSOR_NOT_MAPPED", "'" + stored.name + "' has no native place");
+  Coord at;
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    if (box.extent[axis] > stored.shape[axis] || box.start[axis] > stored.shape[axis] - box.extent[axis])
+      throw Failure("SliceOutOfRange", "box outside of '" + stored.name + "'");
+    at[axis] = box.start[axis];
+  }
+  const unsigned width = bits_of(dtype) / 8;
+  Bytes out(static_cast<std::size_t>(count_of(box.extent) * width));
+  int native = -1, native_in_model = -1;
+  for (std::uint64_t i = 0; i < count_of(box.extent); ++i) {
+    const Home home = target.home(key, at);
+    if (home.native != native) {
+      native = home.native;
+      native_in_model = model.native_or_fail(target.native_tensors().at(static_cast<std::size_t>(native)).name);
+    }
+    put(out, i, width, model.element(native_in_model, home.at, dtype));
+    for (std::size_t axis = rank; axis-- > 0;) {
+      if (++at[axis] < box.start[axis] + box.extent[axis]) break;
+      at[axis] = box.start[axis];
+    }
+  }
+  return out;
 }
 
 bool Model::tied_copies_agree() const {

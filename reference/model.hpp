@@ -42,6 +42,8 @@ class Model {
   /// The dtype of native storage: F32 for FP32 state; the asked dtype for floating tensors; decoded tensors without an
   /// asked dtype: the config's, else BF16; everything else as stored.
   Dtype native_dtype(int native) const;
+  /// The number of a native tensor. Throws Failure(TensorNotFound).
+  int native_or_fail(std::string_view native) const;
   /// Elements of a box of a native tensor, dense, row-major. Throws Failure (TensorNotFound, SliceOutOfRange, ...).
   Bytes region(std::string_view native, const Box& box) const;
   Bytes region(std::string_view native, const Box& box, Dtype dtype) const;
@@ -65,8 +67,12 @@ class Model {
  private:
   struct State;
   explicit Model(std::unique_ptr<State> state);
-  int native_or_fail(std::string_view native) const;
   std::unique_ptr<State> state_;
 };
+
+/// The way out: what stored key `key` of a target mapping (another spelling, stacked or single experts, the same form)
+/// holds when this model is exported to it. Element by element through Mapping::home. Throws Failure
+/// (TENSOR_NOT_MAPPED, ...).
+Bytes export_region(const Model& model, const Mapping& target, int key, const Box& box, Dtype dtype);
 
 }  // namespace weightproof::reference

@@ -2,6 +2,7 @@
 // Every golden case decoded to F32 and BF16, bit for bit; every recorded alternative is told apart.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <random>
 
@@ -104,7 +105,7 @@ TEST(Golden, MutatedHeadersAreRefusedOrRead) {
     const std::string config =
         quantization.is_null() ? "{}" : "{\"quantization_config\":" + text_of_json(quantization) + "}";
     const testing::TemporaryDirectory directory;
-    for (int round = 0; round < 60; ++round) {
+    for (int round = 0; round < 20; ++round) {
       SCOPED_TRACE(name + " round " + std::to_string(round));
       std::string changed = file, changed_config = config;
       // Digits and letters become others, in the header or in the config; sometimes a data byte changes too.
@@ -123,16 +124,22 @@ TEST(Golden, MutatedHeadersAreRefusedOrRead) {
       directory.write("config.json", changed_config);
       try {
         const Model model = Model::open(directory.path());
-        for (std::size_t n = 0; n < model.mapping().native_tensors().size(); ++n)
-          model.region(static_cast<int>(n), whole(model.mapping().native_tensors()[n].shape));
+        for (std::size_t n = 0; n < model.mapping().native_tensors().size(); ++n) {
+          Box corner = whole(model.mapping().native_tensors()[n].shape);
+          for (std::size_t axis = 0; axis < corner.extent.size(); ++axis) {
+            corner.start[axis] = corner.extent[axis] - std::min<std::uint64_t>(corner.extent[axis], 6);
+            corner.extent[axis] -= corner.start[axis];
+          }
+          model.region(static_cast<int>(n), corner);
+        }
         ++read;
       } catch (const Failure&) {
         ++refused;
       }
     }
   }
-  EXPECT_GT(refused, 500);
-  EXPECT_GT(read, 100);
+  EXPECT_GT(refused, 200);
+  EXPECT_GT(read, 50);
 }
 
 TEST(Golden, IdentityKeepsEveryByte) {

@@ -127,6 +127,58 @@ TEST(Model, BoxesWindowsAndSingleElementsAgreeInEveryFamily) {
   EXPECT_GT(compared, 5000);
 }
 
+TEST(Model, ExportsToItsOwnAndToAnotherForm) {
+  std::mt19937 random(9);
+  int tensors_compared = 0;
+  for (const testing::SmallModel& small : testing::small_models()) {
+    if (small.family == "gpt_oss" || small.family == "dense_combined") continue;
+    std::vector<Tensor> tensors;
+    for (const Key& key : small.keys) {
+      std::vector<std::uint16_t> values(static_cast<std::size_t>(count_of(key.shape)));
+      for (auto& value : values) value = static_cast<std::uint16_t>(random() & 0x7f7f);  // No NaN.
+      tensors.push_back(u16(key.name, "BF16", key.shape, values));
+    }
+    const Written written(small.config, tensors);
+    const Model model = written.open();
+    for (std::size_t k = 0; k < model.mapping().keys().size(); ++k) {
+      const Key& key = model.mapping().keys()[k];
+      if (model.mapping().fate(static_cast<int>(k)).use != Use::weight) continue;
+      ASSERT_EQ(export_region(model, model.mapping(), static_cast<int>(k), whole(key.shape), Dtype::bf16),
+                model.stored_region(key.name, whole(key.shape)))
+          << key.name;
+      ++tensors_compared;
+    }
+  }
+  EXPECT_GT(tensors_compared, 300);
+
+  // Per-expert keys to stacked ones.
+  const std::string layer = "model.layers.0.mlp.experts.";
+  const Written single(
+      R"({"model_type":"qwen3_moe"})",
+      {f32("model.embed_tokens.weight", {1, 2}, {0, 0}), f32("lm_head.weight", {1, 2}, {0, 0}),
+       f32(layer + "0.gate_proj.weight", {1, 2}, {1, 2}), f32(layer + "0.up_proj.weight", {1, 2}, {3, 4}),
+       f32(layer + "0.down_proj.weight", {2, 1}, {5, 6})});
+  const Mapping stacked = Mapping::build("qwen3_moe", Config("{}"),
+                                         {{"model.embed_tokens.weight", {1, 2}},
+                                          {"lm_head.weight", {1, 2}},
+                                          {layer + "gate_up_proj", {1, 2, 2}},
+                                          {layer + "down_proj", {1, 2, 1}}});
+  const Bytes bytes =
+      export_region(single.open(), stacked, stacked.key_id(layer + "gate_up_proj"), whole({1, 2, 2}), Dtype::f32);
+  EXPECT_EQ(floats(bytes), (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(Model, QuantizationConfigInAFileOfItsOwn) {
+  const testing::TemporaryDirectory directory;
+  directory.write("model.safetensors",
+                  testing::safetensors_of({u8("x.weight", "F8_E4M3", {1}, {0x38}), f32("x.weight_scale", {}, {2})}));
+  directory.write("config.json", "{}");
+  directory.write("hf_quant_config.json", R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8"}})");
+  const Model model = Model::open(directory.path());
+  EXPECT_EQ(model.detection().quantization, "modelopt");
+  EXPECT_EQ(model.element(0, {}, Dtype::f32), 0x40000000u);
+}
+
 TEST(Model, SmallCacheGivesTheSameBytes) {
   std::vector<std::uint16_t> values(64 * 512);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i);
