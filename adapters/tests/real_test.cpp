@@ -23,7 +23,7 @@ class RealDense : public ::testing::TestWithParam<Expected> {};
 TEST_P(RealDense, KeysAndBytesFollowFromTheConfig) {
   const Expected& expected = GetParam();
   const auto model = real_model(expected.folder);
-  if (!model) GTEST_SKIP() << "real checkpoint data is not here (WEIGHTPROOF_SHARED_DIR)";
+  if (!model) GTEST_SKIP() << "no real checkpoint data here";
   const Detection detection = detect(&*model->config, model->catalog);
   ASSERT_NE(detection.family, nullptr);
   EXPECT_EQ(detection.family->name, expected.family);
@@ -50,7 +50,7 @@ TEST_P(RealDense, KeysAndBytesFollowFromTheConfig) {
 TEST_P(RealDense, ALostNormIsTheOneMissingKey) {
   const Expected& expected = GetParam();
   const auto model = real_model(expected.folder);
-  if (!model) GTEST_SKIP() << "real checkpoint data is not here (WEIGHTPROOF_SHARED_DIR)";
+  if (!model) GTEST_SKIP() << "no real checkpoint data here";
   std::vector<std::string> keys;
   const std::string lost = "model.layers.1.post_attention_layernorm.weight";
   for (const StoredTensor& tensor : model->catalog.tensors()) {
@@ -118,7 +118,7 @@ class RealOthers : public ::testing::TestWithParam<RealRow> {};
 TEST_P(RealOthers, NothingMissesNothingIsUnexpected) {
   const RealRow& row = GetParam();
   const auto model = real_model(row.folder);
-  if (!model) GTEST_SKIP() << "real checkpoint data is not here (WEIGHTPROOF_SHARED_DIR)";
+  if (!model) GTEST_SKIP() << "no real checkpoint data here";
   const Found found = examine(*model);
   EXPECT_EQ(found.family, row.family);
   EXPECT_EQ(model->catalog.size(), row.keys);
@@ -164,7 +164,7 @@ TEST(RealOthersNotes, AbsentMtpIsNotedAndDroppedKeysAreCounted) {
   const auto reap = real_model("qwen3.5-moe-18b-reap");
   const auto kimi = real_model("kimi-k2-mini-fp8-broken");
   const auto mimo = real_model("mimo-7b-mtp");
-  if (!reap || !kimi || !mimo) GTEST_SKIP() << "real checkpoint data is not here (WEIGHTPROOF_SHARED_DIR)";
+  if (!reap || !kimi || !mimo) GTEST_SKIP() << "no real checkpoint data here";
   const Found pruned = examine(*reap);
   EXPECT_FALSE(pruned.form.has_mtp);
   ASSERT_EQ(pruned.schema.defaulted().size(), 1u);
@@ -178,7 +178,7 @@ TEST(RealOthersNotes, AbsentMtpIsNotedAndDroppedKeysAreCounted) {
 
 TEST(RealOthersNotes, MtpIsAllOrNone) {
   const auto mimo = real_model("mimo-7b-mtp");
-  if (!mimo) GTEST_SKIP() << "real checkpoint data is not here (WEIGHTPROOF_SHARED_DIR)";
+  if (!mimo) GTEST_SKIP() << "no real checkpoint data here";
   std::vector<std::string> partial;
   std::vector<std::string> none;
   for (const StoredTensor& tensor : mimo->catalog.tensors()) {
@@ -211,7 +211,7 @@ void expect_added_attention(const Coverage& coverage) {
 
 TEST(RealOthersNotes, AConvertedAttentionIsFiveKindsOfUnexpectedKeys) {
   const auto model = real_model("qwen3-30b-a3b-transgqa");
-  if (!model) GTEST_SKIP() << "real checkpoint data is not here (WEIGHTPROOF_SHARED_DIR)";
+  if (!model) GTEST_SKIP() << "no real checkpoint data here";
   EXPECT_EQ(model->catalog.size(), 19107u);
   EXPECT_EQ(model->total_size, 61066358784u);
   const ConfigValue config = config_of(k_qwen3_30b);
@@ -223,7 +223,7 @@ TEST(RealOthersNotes, AConvertedAttentionIsFiveKindsOfUnexpectedKeys) {
 
 TEST(RealOthersNotes, MlxNamesHaveEveryBaseKeyAndCompanionsPointAtThem) {
   const auto model = real_model("qwen3.5-27b-mlx-mixed");
-  if (!model) GTEST_SKIP() << "real checkpoint data is not here (WEIGHTPROOF_SHARED_DIR)";
+  if (!model) GTEST_SKIP() << "no real checkpoint data here";
   const Found found = examine(*model);
   EXPECT_EQ(found.family, "qwen3_5");
   EXPECT_EQ(found.form.name_space, "language_model.model.");
@@ -248,7 +248,7 @@ TEST(RealQuantization, RecognisedFromConfigAndFromNamesAlone) {
                          Row{"gpt-oss-20b", "mxfp4", "mxfp4"}, Row{"kimi-k2-mini-fp8-broken", "fp8_block", "fp8_block"},
                          Row{"llama-3.2-3b-one-tensor-per-shard", "", ""}}) {
     const auto model = real_model(row.folder);
-    if (!model) GTEST_SKIP() << "real checkpoint data is not here (WEIGHTPROOF_SHARED_DIR)";
+    if (!model) GTEST_SKIP() << "no real checkpoint data here";
     EXPECT_EQ(detect(&*model->config, model->catalog).quantization, row.from_config) << row.folder;
     EXPECT_EQ(detect(nullptr, model->catalog).quantization, row.from_names) << row.folder;
   }

@@ -55,6 +55,10 @@ class Skips(unittest.TestCase):
         self.assertEqual(skips.compare({"no browser": ["c"]}, []), ["unexpected reason: no browser (1 tests, first c)"])
         self.assertEqual(skips.compare({}, ["no browser"]), ["expected reason did not occur: no browser"])
 
+    def test_optional(self):
+        self.assertEqual(skips.compare({}, ["? this kernel*"]), [])
+        self.assertEqual(skips.compare({"this kernel is old": ["c"]}, ["? this kernel*"]), [])
+
     def test_sections(self):
         text = "# words\n[always]\na\n[data]\nb\n[no data]\nc\n[no gpu, data]\nd\n[gpu]\ne\n"
         self.assertEqual(skips.read_expected(text, None, CONDITIONS), ["a", "b", "d"])

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 
 namespace weightproof {
 namespace {
@@ -15,12 +15,13 @@ TilingVerdict prove(const Shape& shape, const std::vector<View>& views) {
   return prove_tiling(shape, views, k_no_bitmap);
 }
 
+/// Processor time: what else the machine does must not decide a test.
 double seconds_of(const Shape& shape, const std::vector<View>& views) {
   double best = 1e9;
   for (int round = 0; round < 3; ++round) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();
     EXPECT_EQ(prove(shape, views).tiling, Tiling::exact);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    best = std::min(best, static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
   }
   return best;
 }
@@ -226,9 +227,9 @@ TEST(TilingProof, WorkIsCapped) {
   const Shape shape = {40'000, 40'000};
   const View whole = View::whole(shape);
   for (std::uint64_t i = 0; i < 20'000; ++i) views.push_back(whole.narrow(0, i, 20'000).narrow(1, i, 1));
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   const TilingVerdict verdict = prove(shape, views);
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 20.0);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 20.0);
   EXPECT_EQ(verdict.tiling, Tiling::hole);
   EXPECT_EQ(verdict.coordinate, (Coordinate{0, 1}));
 }
