@@ -9,7 +9,7 @@ if [[ "${1:-}" == -h || "${1:-}" == --help ]]; then
 Usage: ci/bare.sh [--keep] [--suite bookworm]
 
 Shows that the two commands of the README work for someone new: makes a bare Debian root with debootstrap in a temporary folder,
-copies a fresh clone of HEAD into it, and runs ci/verify, ci/verify again and ci/test there. Needs root, git and debootstrap; takes the
+copies a fresh clone of HEAD into it, and runs ci/verify, ci/verify again, ci/test and the gate .ci/run there. Needs root, git and debootstrap; takes the
 apt configuration of this machine along. --keep leaves the root for a look.
 TEXT
   exit 0
@@ -82,4 +82,6 @@ inside sh -c '! command -v cmake && ! command -v c++ && ! command -v python3' ||
 inside /srv/weightproof/ci/verify
 inside /srv/weightproof/ci/verify
 inside /srv/weightproof/ci/test
+# The gate again, for the reasons of skips: neither real data nor CUDA, no browser and no shellcheck are here.
+inside /srv/weightproof/.ci/run
 say "bare.sh: all commands worked in a bare $suite"
