@@ -88,7 +88,8 @@ function(weightproof_test)
   target_compile_options(${ARG_NAME} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
   target_compile_definitions(${ARG_NAME} PRIVATE WEIGHTPROOF_SOURCE_DIR="${PROJECT_SOURCE_DIR}" WEIGHTPROOF_BINARY_DIR="${PROJECT_BINARY_DIR}")
   include(GoogleTest)
-  gtest_discover_tests(${ARG_NAME} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+  # A parameter printed as bytes holds addresses: such a name would differ from run to run.
+  gtest_discover_tests(${ARG_NAME} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "WEIGHTPROOF_SHARED_DIR=${WEIGHTPROOF_SHARED_DIR}")
 endfunction()
