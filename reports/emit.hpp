@@ -43,4 +43,29 @@ std::string emit_junit(const Report& report);
 /// what it left out.
 std::string emit_html(const Report& report);
 
+/// Results of a SARIF log that code scanning shows, and the size it takes (compressed).
+inline constexpr std::size_t k_sarif_results = 5000;
+/// `report.sarif`: SARIF 2.1.0, gravest first; past the limit a notification says how many are left out. URIs are
+/// relative.
+std::string emit_sarif(const Report& report, std::size_t limit = k_sarif_results);
+
+/// Annotations of one step that are shown per severity.
+inline constexpr std::size_t k_annotations_per_severity = 10;
+/// GitHub workflow commands, one a line: errors, warnings, notices, at most ten each, then one line that counts the
+/// rest.
+std::string emit_github(const Report& report, std::size_t per_severity = k_annotations_per_severity);
+
+/// GitLab code quality report (JSON array).
+std::string emit_gitlab(const Report& report);
+
+/// OpenMetrics text: verdict, checks by status, causes, memory figures, bytes and phase times.
+std::string emit_openmetrics(const Report& report);
+
+/// A badge "weightproof | 96 passed" as SVG without external references.
+std::string emit_badge(const Report& report);
+
+/// One line a check, tab-separated, nothing cut: status, id, suite, case, total, subjects (space-separated JSON
+/// strings), message.
+std::string emit_tsv(const Report& report);
+
 }  // namespace weightproof::reports

@@ -5,8 +5,10 @@
 #include "reports/value.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace weightproof::reports {
@@ -46,6 +48,36 @@ struct TensorTable {
   std::vector<TensorRow> rows;
   /// Key of a row.
   std::string key(const TensorRow& row) const;
+};
+
+/// What is known of one tensor when the table is made.
+struct TensorFacts {
+  std::string dtype;
+  std::vector<std::uint64_t> shape;
+  std::uint64_t bytes = 0;
+  std::string file;
+  std::string digest;               ///< 16 hex digits, or empty
+  std::vector<std::string> stored;  ///< names it is stored under where they are not the key alone
+  std::string native;
+  std::string native_dtype;
+  std::vector<std::uint64_t> native_shape;
+  std::string route;
+  std::string reason;
+  std::string placement;
+};
+
+/// Makes a TensorTable from keys: the first number of a key is its layer, the number after `experts` its expert, and
+/// keys that differ in these alone, with one dtype, shape and route, are a class. Verdicts come from the findings
+/// (fold_findings()).
+class TensorTableBuilder {
+ public:
+  void add(std::string_view key, const TensorFacts& facts);
+  TensorTable take();
+
+ private:
+  TensorTable table_;
+  std::map<std::string, std::uint32_t> classes_;
+  std::map<std::string, std::uint32_t> files_;
 };
 
 /// A fact of a comparison with a base report.

@@ -96,7 +96,7 @@ struct Report;
 /// was noted (findings already present for the same rule and key are kept and completed). A failure that another one
 /// explains gets `explained_by`, its cause lists it in `also`. Sorted by gravity: failures, errors, warnings, notes;
 /// within each new before old, cause before consequence, silent wrong values before missing data before memory, more
-/// elements before fewer, then key. Two calls equal one.
+/// elements before fewer, then key. Marks the rows of the tensor table, where there is one. Two calls equal one.
 void fold_findings(Report& report);
 
 /// Number of failed or errored findings that are causes of their own.

@@ -217,6 +217,36 @@ void mark_changes(std::vector<Finding>& findings, const CompareInfo& compare) {
   }
 }
 
+// The worst finding of each tensor decides its place in the map; what the table already says is only made worse.
+void mark_tensors(TensorTable& table, const std::vector<Finding>& findings) {
+  std::map<std::string_view, const Finding*> worst;
+  for (const Finding& finding : findings) {
+    if (finding.status == Status::pass) {
+      continue;
+    }
+    for (const std::string& key : finding.keys) {
+      const auto [it, fresh] = worst.emplace(key, &finding);
+      if (!fresh && finding.status < it->second->status) {
+        it->second = &finding;
+      }
+    }
+  }
+  if (worst.empty()) {
+    return;
+  }
+  for (TensorRow& row : table.rows) {
+    const std::string key = table.key(row);
+    if (const auto it = worst.find(key); it != worst.end()) {
+      row.verdict = std::min(row.verdict, it->second->status);
+      if (it->second->change == "new") {
+        row.change = 'n';
+      } else if (it->second->change == "still" && row.change != 'n') {
+        row.change = 's';
+      }
+    }
+  }
+}
+
 auto gravity(const Finding& finding) {
   const std::uint64_t size = std::max(finding.count.value_or(0), finding.total);
   return std::tuple(static_cast<int>(finding.status), finding.change == "still" ? 1 : 0,
@@ -268,6 +298,9 @@ void fold_findings(Report& report) {
   link(findings);
   std::stable_sort(findings.begin(), findings.end(),
                    [](const Finding& a, const Finding& b) { return gravity(a) < gravity(b); });
+  if (report.tensors) {
+    mark_tensors(*report.tensors, findings);
+  }
   report.findings = std::move(findings);
 }
 

@@ -68,8 +68,11 @@ void finish(Report& report) {
     if (check.suite.empty()) {
       check.suite = std::string(group_of(check.id));
     }
+    check.total = std::max<std::uint64_t>(check.total, check.subjects.size());
+    if (check.subjects.size() > k_subjects_max) {
+      check.subjects.resize(k_subjects_max);
+    }
     check.shown = check.subjects.size();
-    check.total = std::max(check.total, check.shown);
   }
   std::stable_sort(report.checks.begin(), report.checks.end(), [](const CheckRecord& a, const CheckRecord& b) {
     return std::tuple(group_order(a.suite), std::string_view(a.suite), std::string_view(a.id), a.status,

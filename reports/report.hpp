@@ -6,6 +6,7 @@
 #include "reports/status.hpp"
 #include "reports/value.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -264,10 +265,12 @@ struct Report {
   std::vector<SupportRecord> support;
 };
 
+/// Subjects that a record keeps at most, whoever made it; `total` counts all.
+inline constexpr std::size_t k_subjects_max = 1000;
+
 /// Puts a report into the state in which it is emitted: suites and `shown` filled in, lists capped, checks sorted by
 /// the order of the groups, then id, then status, then case and first subject; missing memory figures and timing phases
-/// become null with the reason. Invalid UTF-8 becomes U+FFFD. Two
-/// calls equal one.
+/// become null with the reason; invalid UTF-8 becomes U+FFFD. Two calls equal one.
 void finish(Report& report);
 
 Summary summarize(const std::vector<CheckRecord>& checks);

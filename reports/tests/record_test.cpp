@@ -106,6 +106,18 @@ TEST(Finish, OrdersChecksAndFillsFiguresWithTheReason) {
   EXPECT_FALSE(report.timing.find("scan")->why.empty());
 }
 
+TEST(Finish, CapsLongListsAndKeepsTheirNumber) {
+  Report report;
+  CheckRecord record = CheckBuilder("keys.missing").subject("first").fail("many");
+  record.subjects.resize(k_subjects_max + 5, "x");
+  report.checks.push_back(record);
+  finish(report);
+  EXPECT_EQ(report.checks[0].shown, k_subjects_max);
+  EXPECT_EQ(report.checks[0].total, k_subjects_max + 5);
+  finish(report);
+  EXPECT_EQ(report.checks[0].total, k_subjects_max + 5);
+}
+
 TEST(Sha256, KnownAnswers) {
   EXPECT_EQ(hex(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(hex(sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
