@@ -33,6 +33,14 @@ std::size_t Catalog::index_of(std::string_view key) const {
   return position == detail::k_not_found ? SIZE_MAX : position;
 }
 
+void Catalog::find_all(std::span<const std::string_view> keys, std::span<std::uint32_t> positions) const {
+  WEIGHTPROOF_ASSERT(keys.size() == positions.size());
+  detail::find_keys(
+      slots_, keys.size(), [&](std::size_t i) { return keys[i]; }, keys_of(tensors_),
+      [&](std::uint32_t position) { return &tensors_[position]; },
+      [&](std::size_t i, std::uint32_t position) { positions[i] = position; });
+}
+
 void CatalogBuilder::reserve(std::size_t tensors) {
   tensors = std::min(tensors, limits::tensors_max);
   catalog_.tensors_.reserve(tensors);

@@ -37,6 +37,9 @@ class Catalog {
   const StoredTensor* find(std::string_view key) const;
   /// Position in tensors(), or SIZE_MAX.
   std::size_t index_of(std::string_view key) const;
+  /// index_of() for many keys at once, several times as fast on large catalogs: positions[i] belongs to keys[i],
+  /// UINT32_MAX where absent. Both spans have one length.
+  void find_all(std::span<const std::string_view> keys, std::span<std::uint32_t> positions) const;
   std::size_t size() const { return tensors_.size(); }
   /// True where every row is described.
   bool is_described() const { return is_described_; }

@@ -35,6 +35,47 @@ std::uint32_t find_key(const std::vector<std::uint32_t>& slots, std::string_view
   }
 }
 
+/// find_key() for `count` keys at once: memory is asked for ahead, because on a million keys each look-up would wait
+/// for the slot, the row and the characters in turn. `key_at(i)` gives the i-th key sought, `use(i, position)` takes
+/// the answer, `row_at(position)` the address that key_of reads.
+template <typename KeyAt, typename KeyOf, typename RowAt, typename Use>
+void find_keys(const std::vector<std::uint32_t>& slots, std::size_t count, KeyAt key_at, KeyOf key_of, RowAt row_at,
+               Use use) {
+  constexpr std::size_t k_batch = 32;
+  std::uint64_t hashes[k_batch];
+  std::uint32_t candidates[k_batch];
+  const std::size_t mask = slots.empty() ? 0 : slots.size() - 1;
+  for (std::size_t first = 0; first < count; first += k_batch) {
+    const std::size_t batch = std::min(k_batch, count - first);
+    for (std::size_t i = 0; i < batch; ++i) {
+      hashes[i] = hash_text(key_at(first + i));
+      if (!slots.empty()) __builtin_prefetch(&slots[hashes[i] & mask]);
+    }
+    for (std::size_t i = 0; i < batch; ++i) {
+      candidates[i] = k_not_found;
+      if (slots.empty()) continue;
+      const std::uint32_t tag = static_cast<std::uint32_t>(hashes[i] >> 56);
+      std::size_t at = hashes[i] & mask;
+      while (slots[at] != 0 && slots[at] >> k_position_bits != tag) at = (at + 1) & mask;
+      if (slots[at] == 0) continue;
+      candidates[i] = (slots[at] & k_position_mask) - 1;
+      __builtin_prefetch(row_at(candidates[i]));
+    }
+    for (std::size_t i = 0; i < batch; ++i) {
+      if (candidates[i] != k_not_found) __builtin_prefetch(key_of(candidates[i]).data());
+    }
+    for (std::size_t i = 0; i < batch; ++i) {
+      if (candidates[i] == k_not_found) {
+        use(first + i, k_not_found);
+      } else if (key_of(candidates[i]) == key_at(first + i)) {
+        use(first + i, candidates[i]);
+      } else {  // another key with the same tag: the plain way
+        use(first + i, find_key(slots, key_at(first + i), hashes[i], key_of));
+      }
+    }
+  }
+}
+
 inline void place_key(std::vector<std::uint32_t>& slots, std::uint64_t hash, std::uint32_t position) {
   const std::size_t mask = slots.size() - 1;
   std::size_t at = hash & mask;

@@ -114,15 +114,14 @@ KeyCoverage check_keys(const Schema& schema, const Catalog& catalog, const Cover
     for (const Row row : decoded.rows) claimed[row] = true;
   }
 
+  std::vector<std::string_view> keys(stored.size());
+  for (StoredId id = 0; id < stored.size(); ++id) keys[id] = stored[id].key;
+  std::vector<Row> found_rows(stored.size());
+  catalog.find_all(keys, found_rows);
   for (StoredId id = 0; id < stored.size(); ++id) {
     const LogicalTensor& tensor = stored[id];
     const DecodedTensor* decoded = decoded_of.empty() ? nullptr : decoded_of[id];
-    Row row = k_no_row;
-    if (decoded != nullptr) {
-      row = decoded->rows.front();
-    } else if (const std::size_t position = catalog.index_of(tensor.key); position != SIZE_MAX) {
-      row = static_cast<Row>(position);
-    }
+    const Row row = decoded != nullptr ? decoded->rows.front() : found_rows[id];
     if (row != k_no_row) claimed[row] = true;
     if (out.is_subset && !is_selected(options, tensor.key)) {
       selected[id] = false;

@@ -36,10 +36,13 @@ bool operator==(const DecodeSource& a, const DecodeSource& b) {
 }
 
 std::size_t Plan::find(std::string_view key) const {
-  const auto at =
-      std::lower_bound(by_key_.begin(), by_key_.end(), key,
-                       [&](std::uint32_t tensor, std::string_view text) { return tensors_[tensor].key < text; });
-  return at != by_key_.end() && tensors_[*at].key == key ? *at : SIZE_MAX;
+  const std::uint32_t id = side_ == Side::native ? schema_->find_native(key) : schema_->find_stored(key);
+  if (id != k_no_id) return tensor_of_[id] == 0 ? SIZE_MAX : tensor_of_[id] - 1;
+  if (passed_through_.empty()) return SIZE_MAX;
+  const std::size_t row = catalog_->index_of(key);
+  const auto at = std::lower_bound(passed_through_.begin(), passed_through_.end(), row,
+                                   [](const auto& entry, std::size_t wanted) { return entry.first < wanted; });
+  return at != passed_through_.end() && at->first == row ? at->second : SIZE_MAX;
 }
 
 bool operator==(const Plan& a, const Plan& b) {

@@ -209,7 +209,7 @@ class Plan {
   std::span<const ProbedValue> probes() const { return probes_; }
   std::span<const std::string> sources() const { return sources_; }
 
-  /// Position in tensors(), or SIZE_MAX. O(log tensors).
+  /// Position in tensors(), or SIZE_MAX. O(1).
   std::size_t find(std::string_view key) const;
 
   /// Same tensors, moves, reads and memory. Schema and catalog are compared by what the plan takes of them.
@@ -226,7 +226,8 @@ class Plan {
   std::vector<DecodeSource> decodes_;
   std::vector<std::uint32_t> decode_order_;
   std::vector<std::uint32_t> whole_order_;
-  std::vector<std::uint32_t> by_key_;
+  std::vector<std::uint32_t> tensor_of_;  // per NativeId or StoredId by side_: position + 1, 0 where not planned
+  std::vector<std::pair<Row, std::uint32_t>> passed_through_;  // ascending rows, with their positions
   std::vector<Layout> layouts_;
   std::shared_ptr<const Schema> schema_;
   std::shared_ptr<const Catalog> catalog_;

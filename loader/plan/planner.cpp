@@ -2,7 +2,6 @@
 #include "loader/plan/planner.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "loader/core/error.hpp"
 #include "loader/plan/planner_internal.hpp"
@@ -143,12 +142,17 @@ Plan Planner::make() {
   fit_budget();
   list_unread();
 
-  plan_.by_key_.resize(plan_.tensors_.size());
-  std::iota(plan_.by_key_.begin(), plan_.by_key_.end(), 0u);
-  const auto by_key = [&](std::uint32_t a, std::uint32_t b) { return plan_.tensors_[a].key < plan_.tensors_[b].key; };
-  if (!std::is_sorted(plan_.by_key_.begin(), plan_.by_key_.end(), by_key)) {
-    std::sort(plan_.by_key_.begin(), plan_.by_key_.end(), by_key);
+  const bool is_native = request_.side == Side::native;
+  plan_.tensor_of_.assign(is_native ? schema_.native_tensors().size() : schema_.stored_tensors().size(), 0);
+  for (std::uint32_t i = 0; i < plan_.tensors_.size(); ++i) {
+    const PlannedTensor& tensor = plan_.tensors_[i];
+    if (tensor.id != k_no_id) {
+      plan_.tensor_of_[tensor.id] = i + 1;
+    } else {
+      plan_.passed_through_.emplace_back(plan_.moves_[tensor.first_move].row, i);
+    }
   }
+  std::sort(plan_.passed_through_.begin(), plan_.passed_through_.end());
   return std::move(plan_);
 }
 

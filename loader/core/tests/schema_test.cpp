@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "loader/core/catalog.hpp"
 #include "loader/core/error.hpp"
 #include "loader/core/glob.hpp"
@@ -158,6 +160,29 @@ TEST(CatalogTable, FindsRowsAndRefusesDuplicates) {
   EXPECT_EQ(catalog.index_of("tensor.1000"), SIZE_MAX);
   EXPECT_EQ(catalog.find(""), nullptr);
   EXPECT_EQ(catalog.files().size(), 2u);
+}
+
+TEST(CatalogTable, FindsManyAtOnce) {
+  CatalogBuilder builder;
+  builder.add_file("a.safetensors");
+  StoredTensor tensor;
+  std::vector<std::string> texts;
+  for (int i = 0; i < 20'000; ++i) texts.push_back("model.layers." + std::to_string(i * 7) + ".weight");
+  for (std::size_t i = 0; i < texts.size(); i += 2) {
+    tensor.key = texts[i];
+    builder.add_copy(tensor);
+  }
+  const Catalog catalog = std::move(builder).finish();
+  const std::vector<std::string_view> keys(texts.begin(), texts.end());
+  std::vector<std::uint32_t> positions(keys.size());
+  catalog.find_all(keys, positions);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const std::size_t single = catalog.index_of(keys[i]);
+    ASSERT_EQ(positions[i], single == SIZE_MAX ? UINT32_MAX : single) << keys[i];
+    ASSERT_EQ(positions[i] == UINT32_MAX, i % 2 == 1);
+  }
+  Catalog().find_all(keys, positions);
+  EXPECT_EQ(std::count(positions.begin(), positions.end(), UINT32_MAX), 20'000);
 }
 
 TEST(CatalogTable, NamesAloneAndLongNames) {
