@@ -2,6 +2,7 @@
 #include "loader/plan/planner.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "loader/core/error.hpp"
 #include "loader/plan/planner_internal.hpp"
@@ -128,12 +129,11 @@ Plan Planner::make() {
     decode_of_.assign(schema_.stored_tensors().size(), k_no_id);
     for (std::uint32_t i = 0; i < plan_.decodes_.size(); ++i) decode_of_[plan_.decodes_[i].stored] = i;
   }
-  request_.side == Side::native ? add_native_tensors() : add_hf_tensors();
-  add_passed_through();
+  order_rows();
+  add_tensors();
   if (plan_.tensors_.empty()) {
     throw Error(ErrorCode::subset_empty, "nothing is left to load: no tensor can be filled from the selected keys");
   }
-  sort_by_file();
   choose_routes();
   weigh_routes();
   place_in_arena();
@@ -156,140 +156,151 @@ Plan Planner::make() {
   return std::move(plan_);
 }
 
-void Planner::add_hf_tensors() {
-  plan_.tensors_.reserve(schema_.stored_tensors().size());
-  plan_.moves_.reserve(schema_.stored_tensors().size());
-  for (StoredId id = 0; id < schema_.stored_tensors().size(); ++id) {
-    const Row at = plan_.coverage_.row_of[id];
-    if (at == k_no_row) continue;
-    const LogicalTensor& tensor = schema_.stored_tensors()[id];
-    Move move;
-    move.tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
-    move.stored = id;
-    move.row = at;
-    move.decode = decode_of_.empty() ? k_no_id : decode_of_[id];
-    move.source_layout = move.target_layout = tensor.shape;
-    move.source_dtype = source_dtype(move);
-    PlannedTensor planned;
-    planned.key = tensor.key;
-    planned.id = id;
-    planned.shape = tensor.shape;
-    planned.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
-    planned.move_count = 1;
-    planned.dtype = target_dtype(tensor.dtype_rule, tensor.dtype, std::span(&move, 1));
-    plan_.tensors_.push_back(planned);
-    plan_.moves_.push_back(move);
-  }
-}
-
-void Planner::add_native_tensors() {
-  const std::span<const Binding> bindings = schema_.bindings();
-  const std::span<const NativeTensor> natives = schema_.native_tensors();
-  std::vector<std::uint32_t> first(natives.size() + 1, 0);
-  for (const Binding& binding : bindings) ++first[binding.native + 1];
-  for (std::size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
-  std::vector<std::uint32_t> ids(bindings.size());
-  std::vector<std::uint32_t> next(first.begin(), first.end() - 1);
-  for (std::uint32_t id = 0; id < bindings.size(); ++id) ids[next[bindings[id].native]++] = id;
-
-  plan_.tensors_.reserve(natives.size());
-  plan_.moves_.reserve(bindings.size());
-  for (NativeId native = 0; native < natives.size(); ++native) {
-    if (plan_.proof_.left_out[native] != LeftOut::no) continue;
-    PlannedTensor planned;
-    planned.key = natives[native].key;
-    planned.id = native;
-    planned.shape = natives[native].shape;
-    planned.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
-    for (std::uint32_t i = first[native]; i < first[native + 1]; ++i) {
-      const Binding& binding = bindings[ids[i]];
-      const Action action = plan_.proof_.actions[ids[i]];
-      if (action == Action::inactive) continue;
-      Move move;
-      move.tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
-      move.action = action;
-      move.rule = binding.rule;
-      move.target_offset = binding.native_offset;
-      move.target_layout = binding.native_layout;
-      if (action == Action::fill) {
-        move.value = binding.value;
-        move.source_layout = binding.native_layout;
-      } else {
-        move.stored = binding.stored;
-        move.row = plan_.coverage_.row_of[binding.stored];
-        move.decode = decode_of_.empty() ? k_no_id : decode_of_[binding.stored];
-        move.source_offset = binding.stored_offset;
-        move.source_layout = binding.stored_layout;
-        move.source_dtype = source_dtype(move);
-      }
-      plan_.moves_.push_back(move);
-    }
-    planned.move_count = static_cast<std::uint32_t>(plan_.moves_.size()) - planned.first_move;
-    planned.dtype = target_dtype(natives[native].dtype_rule, natives[native].dtype,
-                                 std::span(plan_.moves_).subspan(planned.first_move));
-    plan_.tensors_.push_back(planned);
-  }
-}
-
-void Planner::add_passed_through() {
-  for (const MatchedRows& pass : plan_.coverage_.passed_through) {
-    for (const Row at : pass.rows) {
-      Move move;
-      move.tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
-      move.row = at;
-      move.source_layout = move.target_layout = intern(View::whole(row(at).shape).layout());
-      move.source_dtype = row(at).dtype;
-      PlannedTensor planned;
-      planned.key = row(at).key;
-      planned.shape = move.source_layout;
-      planned.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
-      planned.move_count = 1;
-      planned.dtype = row(at).dtype;
-      plan_.tensors_.push_back(planned);
-      plan_.moves_.push_back(move);
-    }
-  }
+void Planner::order_rows() {
+  const std::span<const StoredTensor> rows = plan_.catalog_->tensors();
+  const auto before = [&](const StoredTensor& a, const StoredTensor& b) {
+    return a.file != b.file ? a.file < b.file : a.begin < b.begin;
+  };
+  if (std::is_sorted(rows.begin(), rows.end(), before)) return;
+  row_order_.resize(rows.size());
+  std::iota(row_order_.begin(), row_order_.end(), Row{0});
+  std::stable_sort(row_order_.begin(), row_order_.end(), [&](Row a, Row b) { return before(rows[a], rows[b]); });
+  rank_of_.resize(rows.size());
+  for (std::uint32_t rank = 0; rank < row_order_.size(); ++rank) rank_of_[row_order_[rank]] = rank;
 }
 
 /// Tensors in the order in which their first bytes lie in the files; what comes from no file goes last.
-void Planner::sort_by_file() {
-  struct Position {
-    std::uint64_t file;
-    std::uint64_t begin;
-    std::uint32_t tensor;
-    bool operator<(const Position& other) const {
-      if (file != other.file) return file < other.file;
-      return begin != other.begin ? begin < other.begin : tensor < other.tensor;
+void Planner::add_tensors() {
+  constexpr std::uint32_t k_none = UINT32_MAX;
+  const bool is_native = request_.side == Side::native;
+  const std::span<const Binding> bindings = schema_.bindings();
+  const std::size_t count = is_native ? schema_.native_tensors().size() : schema_.stored_tensors().size();
+  const std::uint32_t last = static_cast<std::uint32_t>(plan_.catalog_->size());
+  std::vector<std::uint32_t> ranks(count, k_none);
+  if (is_native) {
+    first_binding_.assign(count + 1, 0);
+    for (const Binding& binding : bindings) ++first_binding_[binding.native + 1];
+    for (std::size_t i = 1; i < first_binding_.size(); ++i) first_binding_[i] += first_binding_[i - 1];
+    binding_ids_.resize(bindings.size());
+    std::vector<std::uint32_t> next(first_binding_.begin(), first_binding_.end() - 1);
+    for (NativeId native = 0; native < count; ++native) {
+      if (plan_.proof_.left_out[native] == LeftOut::no) ranks[native] = last;
     }
-  };
-  std::vector<Position> order(plan_.tensors_.size());
-  for (std::uint32_t i = 0; i < order.size(); ++i) {
-    order[i] = {UINT64_MAX, 0, i};
-    const PlannedTensor& tensor = plan_.tensors_[i];
-    for (std::uint32_t m = tensor.first_move; m < tensor.first_move + tensor.move_count; ++m) {
-      const Move& move = plan_.moves_[m];
-      if (move.row == k_no_row || move.action != Action::write) continue;
-      order[i] = std::min(order[i], Position{row(move.row).file, row(move.row).begin, i});
+    for (std::uint32_t id = 0; id < bindings.size(); ++id) {
+      const Binding& binding = bindings[id];
+      binding_ids_[next[binding.native]++] = id;
+      if (plan_.proof_.actions[id] != Action::write || ranks[binding.native] == k_none) continue;
+      ranks[binding.native] = std::min(ranks[binding.native], rank_of(plan_.coverage_.row_of[binding.stored]));
+    }
+  } else {
+    for (StoredId id = 0; id < count; ++id) {
+      if (plan_.coverage_.row_of[id] != k_no_row) ranks[id] = rank_of(plan_.coverage_.row_of[id]);
     }
   }
-  if (std::is_sorted(order.begin(), order.end())) return;
-  std::sort(order.begin(), order.end());
-  std::vector<PlannedTensor> tensors;
-  std::vector<Move> moves;
-  tensors.reserve(plan_.tensors_.size());
-  moves.reserve(plan_.moves_.size());
-  for (const Position& position : order) {
-    PlannedTensor tensor = plan_.tensors_[position.tensor];
-    const std::uint32_t first = static_cast<std::uint32_t>(moves.size());
-    for (std::uint32_t m = tensor.first_move; m < tensor.first_move + tensor.move_count; ++m) {
-      moves.push_back(plan_.moves_[m]);
-      moves.back().tensor = static_cast<std::uint32_t>(tensors.size());
+  std::vector<Row> passed;
+  for (const MatchedRows& pass : plan_.coverage_.passed_through) {
+    for (const Row at : pass.rows) {
+      passed.push_back(at);
+      ranks.push_back(rank_of(at));
     }
-    tensor.first_move = first;
-    tensors.push_back(tensor);
   }
-  plan_.tensors_ = std::move(tensors);
-  plan_.moves_ = std::move(moves);
+
+  std::vector<std::uint32_t> next(std::size_t{last} + 2, 0);
+  std::size_t tensors = 0;
+  for (const std::uint32_t rank : ranks) {
+    if (rank == k_none) continue;
+    ++next[rank + 1];
+    ++tensors;
+  }
+  for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+  std::vector<std::uint32_t> order(tensors);
+  for (std::uint32_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] != k_none) order[next[ranks[i]]++] = i;
+  }
+  plan_.tensors_.reserve(tensors);
+  plan_.moves_.reserve(is_native ? bindings.size() + passed.size() : tensors);
+  for (const std::uint32_t i : order) {
+    if (i >= count) {
+      add_passed_through(passed[i - count]);
+    } else if (is_native) {
+      add_native_tensor(i);
+    } else {
+      add_hf_tensor(i);
+    }
+  }
+}
+
+/// The tensor of the moves that were appended last.
+void Planner::add_tensor(PlannedTensor tensor) {
+  tensor.move_count = static_cast<std::uint32_t>(plan_.moves_.size()) - tensor.first_move;
+  plan_.tensors_.push_back(tensor);
+}
+
+void Planner::add_hf_tensor(StoredId id) {
+  const LogicalTensor& stored = schema_.stored_tensors()[id];
+  Move move;
+  move.tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
+  move.stored = id;
+  move.row = plan_.coverage_.row_of[id];
+  move.decode = decode_of_.empty() ? k_no_id : decode_of_[id];
+  move.source_layout = move.target_layout = stored.shape;
+  move.source_dtype = source_dtype(move);
+  PlannedTensor tensor;
+  tensor.key = stored.key;
+  tensor.id = id;
+  tensor.shape = stored.shape;
+  tensor.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
+  tensor.dtype = target_dtype(stored.dtype_rule, stored.dtype, std::span(&move, 1));
+  plan_.moves_.push_back(move);
+  add_tensor(tensor);
+}
+
+void Planner::add_native_tensor(NativeId id) {
+  const NativeTensor& native = schema_.native_tensors()[id];
+  PlannedTensor tensor;
+  tensor.key = native.key;
+  tensor.id = id;
+  tensor.shape = native.shape;
+  tensor.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
+  for (std::uint32_t i = first_binding_[id]; i < first_binding_[id + 1]; ++i) {
+    const Binding& binding = schema_.bindings()[binding_ids_[i]];
+    Move move;
+    move.action = plan_.proof_.actions[binding_ids_[i]];
+    if (move.action == Action::inactive) continue;
+    move.tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
+    move.rule = binding.rule;
+    move.target_offset = binding.native_offset;
+    move.target_layout = binding.native_layout;
+    if (move.action == Action::fill) {
+      move.value = binding.value;
+      move.source_layout = binding.native_layout;
+    } else {
+      move.stored = binding.stored;
+      move.row = plan_.coverage_.row_of[binding.stored];
+      move.decode = decode_of_.empty() ? k_no_id : decode_of_[binding.stored];
+      move.source_offset = binding.stored_offset;
+      move.source_layout = binding.stored_layout;
+      move.source_dtype = source_dtype(move);
+    }
+    plan_.moves_.push_back(move);
+  }
+  tensor.dtype = target_dtype(native.dtype_rule, native.dtype, std::span(plan_.moves_).subspan(tensor.first_move));
+  add_tensor(tensor);
+}
+
+void Planner::add_passed_through(Row at) {
+  Move move;
+  move.tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
+  move.row = at;
+  move.source_layout = move.target_layout = intern(View::whole(row(at).shape).layout());
+  move.source_dtype = row(at).dtype;
+  PlannedTensor tensor;
+  tensor.key = row(at).key;
+  tensor.shape = move.source_layout;
+  tensor.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
+  tensor.dtype = row(at).dtype;
+  plan_.moves_.push_back(move);
+  add_tensor(tensor);
 }
 
 /// Every stored byte that is not read stands here with the reason.

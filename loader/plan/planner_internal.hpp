@@ -21,10 +21,11 @@ class Planner {
  private:
   // planner.cpp: what is produced and from what.
   void check_inputs(const RankPlacement& placement);
-  void add_hf_tensors();
-  void add_native_tensors();
-  void add_passed_through();
-  void sort_by_file();
+  void add_tensors();
+  void add_hf_tensor(StoredId stored);
+  void add_native_tensor(NativeId native);
+  void add_passed_through(Row row);
+  void add_tensor(PlannedTensor tensor);
   void list_unread();
 
   // routes.cpp: dtypes and routes.
@@ -43,7 +44,7 @@ class Planner {
   };
   void plan_reads(std::uint64_t read_bytes_max);
   void add_pieces(std::uint32_t move, std::uint64_t read_bytes_max);
-  void coalesce(std::uint64_t read_bytes_max);
+  void coalesce(const Piece& piece, std::uint64_t read_bytes_max);
   void order_codec_moves();
 
   // budget.cpp: arena and memory.
@@ -53,6 +54,9 @@ class Planner {
   void fit_budget();
   std::uint64_t metadata_bytes() const;
 
+  void order_rows();
+  Row ranked(std::size_t rank) const { return row_order_.empty() ? static_cast<Row>(rank) : row_order_[rank]; }
+  std::uint32_t rank_of(Row row) const { return rank_of_.empty() ? row : rank_of_[row]; }
   LayoutId intern(const Layout& layout);
   const StoredTensor& row(Row row) const { return plan_.catalog_->tensors()[row]; }
   std::string_view key_of(const Move& move) const;
@@ -60,8 +64,16 @@ class Planner {
   const Schema& schema_;
   const Request& request_;
   Plan plan_;
-  std::vector<std::uint32_t> decode_of_;  // per StoredId, empty without decodes
-  std::vector<Piece> pieces_;
+  std::vector<std::uint32_t> decode_of_;      // per StoredId, empty without decodes
+  std::vector<std::uint32_t> first_binding_;  // of each native tensor in binding_ids_, one more at the end
+  std::vector<std::uint32_t> binding_ids_;
+  std::vector<Piece> pieces_;       // of one row
+  std::uint64_t taken_end_ = 0;     // of the file being coalesced, up to where bytes are taken already
+  bool is_request_staged_ = false;  // the request being coalesced
+  // Rows by file and offset, and the reverse; empty where the catalog has that order already, as it mostly does. Rows
+  // are disjoint, so whatever is sorted by row rank is sorted by place, and counting does it in linear time.
+  std::vector<Row> row_order_;
+  std::vector<std::uint32_t> rank_of_;
   LayoutId last_layout_ = k_no_id;  // interned last by this planner
 
   // Filled by measure_codec_moves().

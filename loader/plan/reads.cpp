@@ -95,67 +95,76 @@ void Planner::add_pieces(std::uint32_t index, std::uint64_t read_bytes_max) {
                [&](const Run& run) { add(run.first * size, (run.first + run.count) * size); });
 }
 
-void Planner::coalesce(std::uint64_t read_bytes_max) {
-  const auto before = [](const Piece& a, const Piece& b) {
-    if (a.file != b.file) return a.file < b.file;
-    return a.offset != b.offset ? a.offset < b.offset : a.move < b.move;
-  };
-  if (!std::is_sorted(pieces_.begin(), pieces_.end(), before)) std::sort(pieces_.begin(), pieces_.end(), before);
+/// Pieces come by file and offset.
+void Planner::coalesce(const Piece& piece, std::uint64_t read_bytes_max) {
+  Memory& memory = plan_.memory_;
+  const std::uint64_t end = piece.offset + piece.bytes;
+  const bool is_new_file = plan_.requests_.empty() || plan_.requests_.back().file != piece.file;
+  bool is_new = is_new_file;
+  if (!is_new) {
+    const ReadRequest& last = plan_.requests_.back();
+    const std::uint64_t last_end = last.offset + last.bytes;
+    is_new =
+        piece.offset > last_end + limits::read_gap_bytes_max || std::max(end, last_end) - last.offset > read_bytes_max;
+  }
+  if (is_new) {
+    plan_.requests_.push_back({piece.offset, 0, piece.file, static_cast<std::uint32_t>(plan_.entries_.size()), 0});
+    is_request_staged_ = false;
+  }
+  if (is_new_file) taken_end_ = 0;
+  ReadRequest& request = plan_.requests_.back();
+  const std::uint64_t request_end = request.offset + request.bytes;
+  if (!is_new && piece.offset > request_end) {
+    memory.sink_bytes = std::max(memory.sink_bytes, piece.offset - request_end);
+  }
+  request.bytes = static_cast<std::uint32_t>(std::max(end, request_end) - request.offset);
+  ++request.entry_count;
+  plan_.entries_.push_back({piece.offset, piece.bytes, piece.move});
+  const Move& move = plan_.moves_[piece.move];
+  is_request_staged_ = is_request_staged_ || move.reason != Reason::contiguous || move.action == Action::compare;
+  if (is_request_staged_) memory.read_buffer_bytes = std::max<std::uint64_t>(memory.read_buffer_bytes, request.bytes);
+  if (end > taken_end_) {
+    plan_.traffic_.wanted_bytes += end - std::max(piece.offset, taken_end_);
+    taken_end_ = end;
+  }
+}
 
+void Planner::plan_reads(std::uint64_t read_bytes_max) {
+  const auto is_read = [](const Move& move) {
+    return move.action != Action::fill && move.decode == k_no_id && move.route != Route::materialized;
+  };
+  // Moves of each row, by counting.
+  std::vector<std::uint32_t> first(plan_.catalog_->size() + 1, 0);
+  for (const Move& move : plan_.moves_) {
+    if (is_read(move)) ++first[move.row + 1];
+  }
+  for (std::size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
+  std::vector<std::uint32_t> moves(first.back());
+  std::vector<std::uint32_t> next(first.begin(), first.end() - 1);
+  for (std::uint32_t i = 0; i < plan_.moves_.size(); ++i) {
+    if (is_read(plan_.moves_[i])) moves[next[plan_.moves_[i].row]++] = i;
+  }
   plan_.requests_.clear();
   plan_.entries_.clear();
-  plan_.entries_.reserve(pieces_.size());
+  plan_.entries_.reserve(moves.size());
   Traffic& traffic = plan_.traffic_;
-  Memory& memory = plan_.memory_;
   traffic.read_bytes = traffic.wanted_bytes = 0;
-  memory.read_buffer_bytes = memory.sink_bytes = 0;
-  std::uint64_t taken_end = 0;  // of the file, up to where bytes are taken already
-  bool is_staged = false;
-  for (const Piece& piece : pieces_) {
-    const std::uint64_t end = piece.offset + piece.bytes;
-    const bool is_new_file = plan_.requests_.empty() || plan_.requests_.back().file != piece.file;
-    bool is_new = is_new_file;
-    if (!is_new) {
-      const ReadRequest& last = plan_.requests_.back();
-      const std::uint64_t last_end = last.offset + last.bytes;
-      is_new = piece.offset > last_end + limits::read_gap_bytes_max ||
-               std::max(end, last_end) - last.offset > read_bytes_max;
+  plan_.memory_.read_buffer_bytes = plan_.memory_.sink_bytes = 0;
+  taken_end_ = 0;
+  for (std::size_t rank = 0; rank < plan_.catalog_->size(); ++rank) {
+    const Row at = ranked(rank);
+    pieces_.clear();
+    for (std::uint32_t m = first[at]; m < first[at + 1]; ++m) add_pieces(moves[m], read_bytes_max);
+    if (first[at + 1] - first[at] > 1) {
+      std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
+        return a.offset != b.offset ? a.offset < b.offset : a.move < b.move;
+      });
     }
-    if (is_new) {
-      plan_.requests_.push_back({piece.offset, 0, piece.file, static_cast<std::uint32_t>(plan_.entries_.size()), 0});
-      is_staged = false;
-    }
-    if (is_new_file) taken_end = 0;
-    ReadRequest& request = plan_.requests_.back();
-    const std::uint64_t request_end = request.offset + request.bytes;
-    if (!is_new && piece.offset > request_end) {
-      memory.sink_bytes = std::max(memory.sink_bytes, piece.offset - request_end);
-    }
-    request.bytes = static_cast<std::uint32_t>(std::max(end, request_end) - request.offset);
-    ++request.entry_count;
-    plan_.entries_.push_back({piece.offset, piece.bytes, piece.move});
-    const Move& move = plan_.moves_[piece.move];
-    is_staged = is_staged || move.reason != Reason::contiguous || move.action == Action::compare;
-    if (is_staged) memory.read_buffer_bytes = std::max<std::uint64_t>(memory.read_buffer_bytes, request.bytes);
-    if (end > taken_end) {
-      traffic.wanted_bytes += end - std::max(piece.offset, taken_end);
-      taken_end = end;
-    }
+    for (const Piece& piece : pieces_) coalesce(piece, read_bytes_max);
   }
   for (const ReadRequest& request : plan_.requests_) traffic.read_bytes += request.bytes;
   traffic.requests = plan_.requests_.size();
   traffic.entries = plan_.entries_.size();
-}
-
-void Planner::plan_reads(std::uint64_t read_bytes_max) {
-  pieces_.clear();
-  pieces_.reserve(plan_.moves_.size());
-  for (std::uint32_t i = 0; i < plan_.moves_.size(); ++i) {
-    const Move& move = plan_.moves_[i];
-    if (move.action == Action::fill || move.decode != k_no_id || move.route == Route::materialized) continue;
-    add_pieces(i, read_bytes_max);
-  }
-  coalesce(read_bytes_max);
 }
 
 void Planner::order_codec_moves() {
