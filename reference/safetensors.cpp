@@ -31,6 +31,23 @@ void check_shard_name(const std::string& name) {
   if (!safe) throw Failure("UNSAFE_SHARD_PATH", "the index names '" + name + "'");
 }
 
+// A cache directory of the hub: the snapshot that refs/main names, or the only one.
+fs::path snapshot_of(const fs::path& cache) {
+  if (fs::is_regular_file(cache / "refs" / "main")) {
+    std::string revision = read_text(cache / "refs" / "main", 1024);
+    while (!revision.empty() && (revision.back() == '\n' || revision.back() == '\r')) revision.pop_back();
+    if (revision.empty() || revision.find('/') != std::string::npos || revision == "..")
+      throw Failure("NO_CHECKPOINT_FOUND", "refs/main names no snapshot");
+    return cache / "snapshots" / revision;
+  }
+  std::vector<fs::path> snapshots;
+  for (const auto& item : fs::directory_iterator(cache / "snapshots")) snapshots.push_back(item.path());
+  if (snapshots.size() > 1)
+    throw Failure("REVISION_AMBIGUOUS", std::to_string(snapshots.size()) + " snapshots, no refs/main");
+  if (snapshots.empty()) throw Failure("NO_CHECKPOINT_FOUND", "no snapshot in the cache directory");
+  return snapshots[0];
+}
+
 }  // namespace
 
 std::uint64_t count_of(const Shape& shape) {
@@ -129,7 +146,7 @@ void Checkpoint::add_file(const fs::path& path, std::vector<TensorEntry>& into) 
 
 Checkpoint Checkpoint::open(const fs::path& path) {
   try {
-    return open_selected(path);
+    return open_selected(fs::is_directory(path / "snapshots") ? snapshot_of(path) : path);
   } catch (const fs::filesystem_error& error) {
     throw Failure("IO_ERROR", "'" + path.filename().string() + "': " + error.code().message());
   }

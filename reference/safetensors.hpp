@@ -68,9 +68,10 @@ class File {
 
 class Checkpoint {
  public:
-  /// A directory, a .safetensors file or an index file. Throws Failure (NO_CHECKPOINT_FOUND, INDEX_INVALID,
-  /// SHARD_MISSING, INDEX_TENSOR_NOT_IN_SHARD, INDEX_INCOMPLETE, UNSAFE_SHARD_PATH, DUPLICATE_TENSOR,
-  /// LEGACY_PICKLE_CHECKPOINT, ADAPTER_WITHOUT_BASE, NATIVE_DCP_CHECKPOINT, or a header class).
+  /// A directory, a .safetensors file, an index file or a cache directory of the hub. Throws Failure
+  /// (NO_CHECKPOINT_FOUND, INDEX_INVALID, SHARD_MISSING, INDEX_TENSOR_NOT_IN_SHARD, INDEX_INCOMPLETE,
+  /// UNSAFE_SHARD_PATH, DUPLICATE_TENSOR, LEGACY_PICKLE_CHECKPOINT, ADAPTER_WITHOUT_BASE, NATIVE_DCP_CHECKPOINT,
+  /// REVISION_AMBIGUOUS, or a header class).
   static Checkpoint open(const std::filesystem::path& path);
 
   /// Sorted by key.

@@ -188,6 +188,22 @@ TEST(Checkpoint, SelectsFiles) {
   EXPECT_EQ(open({}), "NO_CHECKPOINT_FOUND");
 }
 
+TEST(Checkpoint, CacheDirectory) {
+  const testing::TemporaryDirectory cache;
+  const auto snapshots = cache.path() / "snapshots";
+  std::filesystem::create_directories(snapshots / "one");
+  std::filesystem::create_directories(cache.path() / "refs");
+  cache.write("snapshots/one/model.safetensors", safetensors_of({{"a", "U8", {1}, "1"}}));
+  EXPECT_EQ(kind_of_open(cache.path()), "accept");
+  std::filesystem::create_directories(snapshots / "two");
+  cache.write("snapshots/two/model.safetensors", safetensors_of({{"b", "U8", {1}, "1"}}));
+  EXPECT_EQ(kind_of_open(cache.path()), "REVISION_AMBIGUOUS");
+  cache.write("refs/main", "two\n");
+  EXPECT_NE(Checkpoint::open(cache.path()).find("b"), nullptr);
+  cache.write("refs/main", "../..");
+  EXPECT_EQ(kind_of_open(cache.path()), "NO_CHECKPOINT_FOUND");
+}
+
 TEST(Checkpoint, FileCutAfterOpeningIsAFailure) {
   const testing::TemporaryDirectory directory;
   const auto path = directory.write("model.safetensors", safetensors_of({{"a", "U8", {4}, "1234"}}));
