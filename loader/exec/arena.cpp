@@ -85,9 +85,7 @@ void Arena::release() noexcept {
   mapping_ = nullptr;
 }
 
-std::uint64_t Arena::populated() const {
-  return std::min(bytes_, next_step_.load(std::memory_order_relaxed) * k_step);
-}
+std::uint64_t Arena::populated() const { return std::min(bytes_, next_step_.load(std::memory_order_relaxed) * k_step); }
 
 void Arena::populate_to(std::uint64_t end) {
   const std::uint64_t wanted = std::min(bytes_, end + std::min(k_populate_window_bytes, bytes_));

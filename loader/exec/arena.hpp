@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Final storage as one mapping: 2 MiB aligned, huge pages where the system gives them, populated ahead of the writers.
-// The first touch of a page costs more than everything a read does, so it is done in large steps, on all threads, before
-// the bytes arrive.
+// The first touch of a page costs more than everything a read does, so it is done in large steps, on all threads,
+// before the bytes arrive.
 #pragma once
 
 #include <atomic>
@@ -33,8 +33,8 @@ class Arena {
   std::uint64_t size() const { return bytes_; }
   std::span<std::byte> span() const { return {data_, static_cast<std::size_t>(bytes_)}; }
 
-  /// Populates from where the last call ended up to `end` and a window beyond. Any number of threads at once: each takes
-  /// steps of its own. Cheap where nothing is left to do.
+  /// Populates from where the last call ended up to `end` and a window beyond. Any number of threads at once: each
+  /// takes steps of its own. Cheap where nothing is left to do.
   void populate_to(std::uint64_t end);
   /// Pages below are populated or being populated.
   std::uint64_t populated() const;

@@ -104,7 +104,9 @@ void encode_value(double value, DType dtype, std::byte* target) {
   const unsigned bits = bits_of(dtype);
   const bool is_integer =
       kind == DTypeKind::signed_integer || kind == DTypeKind::unsigned_integer || kind == DTypeKind::boolean;
-  const double limit = kind == DTypeKind::boolean ? 2 : std::ldexp(1.0, static_cast<int>(bits) - (kind == DTypeKind::signed_integer ? 1 : 0));
+  const double limit = kind == DTypeKind::boolean
+                           ? 2
+                           : std::ldexp(1.0, static_cast<int>(bits) - (kind == DTypeKind::signed_integer ? 1 : 0));
   const double least = kind == DTypeKind::signed_integer ? -limit : 0;
   if (value == 0 && bits % 8 == 0) {
     // All zero bits are zero in every format but one without a zero.

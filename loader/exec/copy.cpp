@@ -129,7 +129,8 @@ void transpose(const std::byte* source, std::size_t source_row, std::uint64_t ro
   // Rows until the lines of the target begin, where all its rows begin alike.
   const auto address = reinterpret_cast<std::uintptr_t>(target);
   const bool is_aligned = target_row % k_line == 0 && address % Bytes == 0;
-  const std::uint64_t head = is_aligned ? std::min<std::uint64_t>(rows, (k_line - address % k_line) % k_line / Bytes) : 0;
+  const std::uint64_t head =
+      is_aligned ? std::min<std::uint64_t>(rows, (k_line - address % k_line) % k_line / Bytes) : 0;
   transpose_any<Bytes>(source, source_row, head, target, target_row, columns);
   std::uint64_t row = head;
   for (; row + n <= rows; row += n) {
@@ -227,19 +228,20 @@ void copy_nest(const Nest& nest, const std::byte* source, std::byte* target, uns
   }
 }
 
-std::optional<std::uint64_t> first_difference(const Nest& nest, const std::byte* source, const std::byte* target,
-                                              unsigned element_bytes) {
-  std::optional<std::uint64_t> found;
+std::optional<Difference> first_difference(const Nest& nest, const std::byte* source, const std::byte* target,
+                                           unsigned element_bytes) {
+  std::optional<Difference> found;
   if (nest.element_count() == 0) return found;
   const Loops loops = loops_of(nest, element_bytes);
-  // The target is only read; for_outer() knows one type for it.
   const auto compare = [&](const std::byte* from, std::byte* to) {
     if (std::memcmp(from, to, loops.run) == 0) return;
     std::size_t at = 0;
     while (from[at] == to[at]) ++at;
-    const auto element = (static_cast<std::uint64_t>(from - source) + at) / element_bytes;
-    if (!found || element < *found) found = element;
+    const Difference difference{(static_cast<std::uint64_t>(from - source) + at) / element_bytes,
+                                (static_cast<std::uint64_t>(to - target) + at) / element_bytes};
+    if (!found || difference.source < found->source) found = difference;
   };
+  // The target is only read; for_outer() knows one type for it.
   for_outer(loops.axes.data(), loops.rank, source + nest.source * element_bytes,
             const_cast<std::byte*>(target) + nest.target * element_bytes, compare);
   return found;
@@ -251,8 +253,8 @@ void fill_nest(const Nest& nest, const std::byte* value, std::byte* target, unsi
   for (unsigned i = 0; i < write.rank; ++i) write.axes[i].source = write.axes[i].target;
   write.source = write.target;
   const Loops loops = loops_of(write, element_bytes);
-  for_outer(loops.axes.data(), loops.rank, target + write.target * element_bytes,
-            target + write.target * element_bytes, [&](const std::byte*, std::byte* to) {
+  for_outer(loops.axes.data(), loops.rank, target + write.target * element_bytes, target + write.target * element_bytes,
+            [&](const std::byte*, std::byte* to) {
               for (std::size_t at = 0; at < loops.run; at += element_bytes) std::memcpy(to + at, value, element_bytes);
             });
 }

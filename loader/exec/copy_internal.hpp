@@ -15,9 +15,14 @@ namespace weightproof::exec {
 /// element_bytes is 1, 2, 4 or 8. Memory does not overlap.
 void copy_nest(const Nest& nest, const std::byte* source, std::byte* target, unsigned element_bytes);
 
-/// First element, in the order of the source, whose bytes differ: its source element. Nothing where all are equal.
-std::optional<std::uint64_t> first_difference(const Nest& nest, const std::byte* source, const std::byte* target,
-                                              unsigned element_bytes);
+struct Difference {
+  std::uint64_t source = 0;  ///< element, counted as the nest counts
+  std::uint64_t target = 0;
+};
+
+/// The difference that comes first in the source. Nothing where all elements are equal.
+std::optional<Difference> first_difference(const Nest& nest, const std::byte* source, const std::byte* target,
+                                           unsigned element_bytes);
 
 /// Writes one element value to all target elements of the nest.
 void fill_nest(const Nest& nest, const std::byte* value, std::byte* target, unsigned element_bytes);

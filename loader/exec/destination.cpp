@@ -16,10 +16,10 @@ namespace {
   facts.keys.emplace_back(key);
   facts.expected = std::move(expected);
   facts.actual = std::move(actual);
-  throw Error(code,
-              "the destination of '" + facts.keys[0] + "' has " + facts.actual + ", where " + facts.expected +
-                  " is needed",
-              std::move(facts));
+  throw Error(
+      code,
+      "the destination of '" + facts.keys[0] + "' has " + facts.actual + ", where " + facts.expected + " is needed",
+      std::move(facts));
 }
 
 struct Axis {

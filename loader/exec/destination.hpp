@@ -75,8 +75,8 @@ class ForeignDestinations final : public Destinations {
 Destination dense_destination(const plan::Plan& plan, std::size_t tensor, MemoryKind kind, std::byte* base,
                               std::uint64_t bytes);
 
-/// Throws what makes a destination unusable, naming the tensor: shape_mismatch (strides of another rank, strides that let
-/// elements meet: each must be at least what the inner axes span, or memory too small), dtype_unsupported (another
+/// Throws what makes a destination unusable, naming the tensor: shape_mismatch (strides of another rank, strides that
+/// let elements meet: each must be at least what the inner axes span, or memory too small), dtype_unsupported (another
 /// dtype, or a strided one of less than a byte), part_repeated_destination (dense destinations that overlap).
 void require_usable(const plan::Plan& plan, const Destinations& destinations);
 

@@ -46,29 +46,41 @@ std::uint64_t tile_elements_of(DType target) { return limits::tile_bytes_max / (
 
 }  // namespace
 
-std::vector<Box> decode_tiles(const Plan& plan, const Move& move, std::uint64_t tile_elements) {
-  if (move.decode == k_no_id) throw Error(ErrorCode::internal, "a move without a codec has no decode tiles");
-  const Box whole = aligned_box(plan, move);
-  std::vector<Box> tiles;
-  if (whole.is_empty()) return tiles;
-  const Extents lengths = tile_lengths(*plan.decodes()[move.decode].codec, whole, tile_elements);
-  Box tile = whole;
-  for (;;) {
-    for (unsigned axis = 0; axis < lengths.rank(); ++axis) {
-      const std::uint64_t end = whole.start[axis] + whole.length[axis];
-      tile.length[axis] = std::min(lengths[axis], end - tile.start[axis]);
-    }
-    tiles.push_back(tile);
-    unsigned axis = lengths.rank();
-    while (axis > 0) {
-      --axis;
-      tile.start[axis] += lengths[axis];
-      if (tile.start[axis] < whole.start[axis] + whole.length[axis]) break;
-      tile.start[axis] = whole.start[axis];
-      if (axis == 0) return tiles;
-    }
-    if (lengths.rank() == 0) return tiles;
+Box DecodeGrid::tile(std::uint64_t position) const {
+  Box box = whole;
+  for (unsigned axis = lengths.rank(); axis-- > 0;) {
+    const std::uint64_t steps = (whole.length[axis] + lengths[axis] - 1) / lengths[axis];
+    const std::uint64_t at = position % steps * lengths[axis];
+    position /= steps;
+    box.start[axis] = whole.start[axis] + at;
+    box.length[axis] = std::min(lengths[axis], whole.length[axis] - at);
   }
+  return box;
+}
+
+DecodeGrid decode_grid(const Plan& plan, const Move& move, std::uint64_t tile_elements) {
+  if (move.decode == k_no_id) throw Error(ErrorCode::internal, "a move without a codec has no decode tiles");
+  DecodeGrid grid;
+  grid.whole = aligned_box(plan, move);
+  if (grid.whole.is_empty()) return grid;
+  grid.lengths = tile_lengths(*plan.decodes()[move.decode].codec, grid.whole, tile_elements);
+  grid.count = 1;
+  for (unsigned axis = 0; axis < grid.lengths.rank(); ++axis) {
+    grid.count *= (grid.whole.length[axis] + grid.lengths[axis] - 1) / grid.lengths[axis];
+  }
+  return grid;
+}
+
+DecodeGrid decode_grid(const Plan& plan, const Move& move) {
+  return decode_grid(plan, move, tile_elements_of(plan.tensors()[move.tensor].dtype));
+}
+
+std::vector<Box> decode_tiles(const Plan& plan, const Move& move, std::uint64_t tile_elements) {
+  const DecodeGrid grid = decode_grid(plan, move, tile_elements);
+  std::vector<Box> tiles;
+  tiles.reserve(grid.count);
+  for (std::uint64_t i = 0; i < grid.count; ++i) tiles.push_back(grid.tile(i));
+  return tiles;
 }
 
 void Planner::place_in_arena() {
@@ -142,8 +154,8 @@ void Planner::measure_codec_moves() {
 std::uint64_t Planner::metadata_bytes() const {
   const Schema& schema = schema_;
   std::uint64_t bytes = plan_.tensors_.size() * (sizeof(PlannedTensor) + sizeof(std::uint32_t)) +
-                        plan_.moves_.size() * sizeof(Move) + plan_.entries_.size() * sizeof(ScatterEntry) +
-                        plan_.requests_.size() * sizeof(ReadRequest) +
+                        plan_.moves_.size() * (sizeof(Move) + k_load_bytes_per_move) +
+                        plan_.entries_.size() * sizeof(ScatterEntry) + plan_.requests_.size() * sizeof(ReadRequest) +
                         (plan_.layouts_.size() + schema.layouts().size()) * sizeof(Layout);
   // Each key of the schema stands in its tables with a slot and at most one more.
   bytes += schema.stored_tensors().size() * (sizeof(LogicalTensor) + sizeof(Row) + 8) +

@@ -84,6 +84,9 @@ struct Move {
   friend bool operator==(const Move&, const Move&) = default;
 };
 
+/// What a load remembers of each move while it runs: bytes left to do. Part of Memory::metadata_bytes.
+inline constexpr std::uint64_t k_load_bytes_per_move = 8;
+
 /// Bytes of the file that a move takes out of a request. For a move with Reason::contiguous all of them, in order, go
 /// to
 ///   arena + tensor.arena_offset + target_offset * element bytes + (file_offset - first byte of the move);

@@ -57,8 +57,22 @@ std::shared_ptr<const Catalog> merge_sources(std::span<const Source> sources);
 Plan make_plan(std::shared_ptr<const Schema> schema, std::span<const Source> sources, const RankPlacement& placement,
                const Request& request);
 
-/// Boxes of the decoded tensor that a decode move is cut into: aligned to the codec's granule, at most `tile_elements`
-/// where the granule allows it, in row-major order, covering the source view.
+/// The boxes of the decoded tensor that a decode move is cut into, one at a time: aligned to the codec's granule, in
+/// row-major order, covering the source view.
+struct DecodeGrid {
+  Box whole;
+  Extents lengths;  ///< of one tile; those at the end are shorter
+  std::uint64_t count = 0;
+  /// position < count.
+  Box tile(std::uint64_t position) const;
+};
+
+/// Tiles of at most `tile_elements` where the granule allows it.
+DecodeGrid decode_grid(const Plan& plan, const Move& move, std::uint64_t tile_elements);
+/// With the size of tile that Plan::memory() is stated for.
+DecodeGrid decode_grid(const Plan& plan, const Move& move);
+
+/// The boxes of decode_grid() as a list.
 std::vector<Box> decode_tiles(const Plan& plan, const Move& move, std::uint64_t tile_elements);
 
 }  // namespace weightproof::plan

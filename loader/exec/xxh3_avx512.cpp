@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+#define WEIGHTPROOF_XXH3 k_xxh3_avx512
+#include "loader/exec/xxh3.inc"
