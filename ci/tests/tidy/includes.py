@@ -10,7 +10,7 @@ ARROWS = {
     "loader/storage": (("loader/core",), ("std", "posix", "json")),
     "loader/codec": (("loader/core",), ("std", "simd", "cuda")),
     "loader/plan": (("loader/core", "loader/storage", "loader/codec"), ("std",)),
-    "loader/exec": (("loader/core", "loader/plan", "loader/storage", "loader/codec"), ("std", "posix", "cuda")),
+    "loader/exec": (("loader/core", "loader/plan", "loader/storage", "loader/codec"), ("std", "posix", "cuda", "digest")),
     "loader/save": (("loader/core", "loader/plan", "loader/storage", "loader/codec", "loader/exec"), ("std", "posix")),
     "loader/measure": (("loader/core",), ("std", "posix")),
     # The headers for users: they gather the rooms below them.
@@ -20,8 +20,8 @@ ARROWS = {
     "reference": ((), ("std", "posix", "eigen", "json")),
     "fixtures": ((), ("std", "posix", "json")),
     "reports": ((), ("std", "json")),
-    "suites": (ROOMS, ("std", "posix", "simd", "cuda", "json", "eigen", "tool", "test")),
-    "ci": (ROOMS, ("std", "posix", "json", "tool", "test")),
+    "suites": (ROOMS, ("std", "posix", "simd", "cuda", "json", "eigen", "tool", "digest", "test")),
+    "ci": (ROOMS, ("std", "posix", "json", "tool", "digest", "test")),
 }
 JSON_UNITS_MAX = 10
 
@@ -53,7 +53,9 @@ def kind_of(header):
         return "eigen"
     if header.startswith(("gtest/", "gmock/", "benchmark/")):
         return "test"
-    if header.startswith(("CLI/", "fmt/", "openssl/")) or header in ("xxhash.h", "simdjson.h"):
+    if header == "xxhash.h":
+        return "digest"
+    if header.startswith(("CLI/", "fmt/", "openssl/")) or header == "simdjson.h":
         return "tool"
     if header.startswith(("cuda", "cub/", "cooperative_groups", "nvtx3/")):
         return "cuda"
