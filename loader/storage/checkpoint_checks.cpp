@@ -113,7 +113,7 @@ void report_unlisted(Checkpoint& checkpoint, std::uint32_t file, const KeyList& 
 }
 
 // Where a tensor that the index puts into a file without it was met instead.
-using Elsewhere = std::unordered_map<std::string_view, std::uint32_t>;
+using Elsewhere = std::unordered_map<std::string_view, std::uint32_t, NameHash>;
 
 void report_unmapped(Checkpoint& checkpoint, std::uint32_t file, const KeyList& keys, const Elsewhere& elsewhere) {
   ErrorFacts facts;
@@ -207,7 +207,7 @@ void CatalogMaker::add_plain() {
 
 void CatalogMaker::add_indexed() {
   const Index& index = *checkpoint_.index;
-  std::unordered_map<std::string_view, std::uint32_t> listed;
+  std::unordered_map<std::string_view, std::uint32_t, NameHash> listed;
   listed.reserve(index.weight_map.size());
   for (std::uint32_t i = 0; i < index.weight_map.size(); ++i) listed.emplace(index.weight_map[i].first, i);
 

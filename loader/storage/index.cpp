@@ -36,7 +36,7 @@ class IndexScanner {
   const std::string& file_;
   ParsedIndex parsed_;
   std::vector<std::uint32_t> positions_;  // of weight_map rows in the text
-  std::unordered_map<std::string_view, std::uint32_t> shard_ids_;
+  std::unordered_map<std::string_view, std::uint32_t, NameHash> shard_ids_;
   std::vector<std::string_view> shard_names_;
 };
 

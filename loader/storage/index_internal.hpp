@@ -7,9 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "loader/core/hash.hpp"
 #include "loader/storage/checkpoint.hpp"
 
 namespace weightproof::storage::detail {
+
+/// For tables over names out of files: seeded, so that nobody can choose names that collide.
+struct NameHash {
+  std::size_t operator()(std::string_view name) const { return static_cast<std::size_t>(hash_text(name)); }
+};
 
 struct ParsedIndex {
   Index index;                          ///< positions refer to `shards`
