@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -19,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t k_unfinished_max = 8;
 constexpr std::string_view k_index_name = "model.safetensors.index.json";
 
 // What is remembered of a window, to compare with what the file holds afterwards: against accidents, not against
@@ -67,7 +69,7 @@ class Exporter {
                         const std::optional<storage::Metadata>& metadata) const;
   std::optional<PlannedFile> plan_kept_header(const FileLayout& layout) const;
   void require_distinct_names() const;
-  void write_file(Staging& staging, const PlannedFile& file, std::vector<std::uint64_t>& digests);
+  WritableFile write_file(Staging& staging, const PlannedFile& file, std::vector<std::uint64_t>& digests);
   void verify_file(const Staging& staging, const PlannedFile& file, const std::vector<std::uint64_t>& digests);
   [[noreturn]] void report_difference(const storage::File& written, const PlannedFile& file, std::uint64_t offset,
                                       std::size_t bytes);
@@ -265,18 +267,19 @@ void Exporter::for_each_window(const PlannedFile& file,
   if (failure) std::rethrow_exception(failure);
 }
 
-void Exporter::write_file(Staging& staging, const PlannedFile& file, std::vector<std::uint64_t>& digests) {
+WritableFile Exporter::write_file(Staging& staging, const PlannedFile& file, std::vector<std::uint64_t>& digests) {
   const std::uint64_t window_bytes = std::max<std::size_t>(1, options_.window_bytes);
   digests.assign(static_cast<std::size_t>((file.bytes() + window_bytes - 1) / window_bytes), 0);
   WritableFile out = staging.create(file.name, file.bytes());
   for_each_window(file, [&](std::uint64_t offset, std::span<std::byte> window) {
     fill(file, offset, window);
-    digests[static_cast<std::size_t>(offset / window_bytes)] = window_digest(window);
+    if (options_.is_verified) digests[static_cast<std::size_t>(offset / window_bytes)] = window_digest(window);
     out.write(offset, window);
+    out.start_writeback(offset, window.size());
     advance(window.size());
   });
-  out.finish();
   result_.bytes_written += file.bytes();
+  return out;
 }
 
 void Exporter::report_difference(const storage::File& written, const PlannedFile& file, std::uint64_t offset,
@@ -406,11 +409,18 @@ ExportResult Exporter::run(const fs::path& target) {
   for (const ExportTensor& tensor : tensors_) result_.total_parameters += element_count(tensor.shape).value_or(0);
 
   Staging staging(target, options_.replace, calls_);
+  std::deque<WritableFile> unfinished;  // on their way to the disk while the next ones are written
+  const auto finish_first = [&] {
+    unfinished.front().finish();
+    unfinished.pop_front();
+  };
   for (const PlannedFile& file : files_) {
     std::vector<std::uint64_t> digests;
-    write_file(staging, file, digests);
+    unfinished.push_back(write_file(staging, file, digests));
     if (options_.is_verified) verify_file(staging, file, digests);
+    if (unfinished.size() > k_unfinished_max) finish_first();
   }
+  while (!unfinished.empty()) finish_first();
   if (is_file) {
     staging.publish_file(files_[0].name);
     return std::move(result_);

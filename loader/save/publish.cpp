@@ -110,6 +110,10 @@ void WritableFile::write(std::uint64_t offset, std::span<const std::byte> bytes)
   }
 }
 
+void WritableFile::start_writeback(std::uint64_t offset, std::uint64_t bytes) const {
+  ::sync_file_range(fd_, static_cast<::off64_t>(offset), static_cast<::off64_t>(bytes), SYNC_FILE_RANGE_WRITE);
+}
+
 void WritableFile::finish() {
   int outcome = 0;
   do {
