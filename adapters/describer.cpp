@@ -17,6 +17,9 @@ struct GeneralDrop {
   std::string_view pattern;
   std::string_view reason;
 };
+// Numbered modules that a config excepts are found by their whole names; so many of them also by parts of names.
+constexpr std::size_t k_excepted_parts_max = 64;
+
 // Keys that own no parameter in any family.
 constexpr std::array k_general_drops = {
     GeneralDrop{"*.rotary_emb.inv_freq", "rotary frequencies are recomputed from the config"},
@@ -66,47 +69,51 @@ void Describer::read_coding(const ConfigValue& config) {
       const bool is_leaf =
           name->find('*') == std::string_view::npos && name->find_first_of("0123456789") != std::string_view::npos;
       if (is_leaf) coding_.excepted.emplace(*name);
-      if (!is_leaf || coding_.excepted_parts.size() < 64) coding_.excepted_parts.emplace_back(*name);
+      if (is_leaf && coding_.excepted_parts.size() >= k_excepted_parts_max) continue;
+      const bool is_glob = name->find('*') != std::string_view::npos;
+      coding_.excepted_parts.push_back((is_glob ? "*." : ".") + std::string(*name) + (is_glob ? ".*" : "."));
     }
   }
 }
 
-bool Describer::is_excepted(std::string_view module) const {
-  if (coding_.excepted.contains(std::string(module))) return true;
-  const std::string dotted = "." + std::string(module) + ".";
+bool Describer::is_excepted(std::string_view module) {
+  dotted_.assign(".").append(module).append(".");
   for (const std::string& part : coding_.excepted_parts) {
-    if (part.find('*') != std::string::npos) {
-      if (matches_glob("*." + part + ".*", dotted)) return true;
-    } else if (dotted.find("." + part + ".") != std::string::npos) {
+    if (part.find('*') == std::string::npos ? dotted_.find(part) != std::string::npos : matches_glob(part, dotted_)) {
       return true;
     }
   }
-  return false;
+  return !coding_.excepted.empty() && coding_.excepted.contains(std::string(module));
 }
 
 void Describer::code_linear(StoredId stored, std::string_view module, std::uint64_t out, std::uint64_t in) {
-  const std::string stored_module(stored_key(module));
   if (!coding_.excepted.empty() || !coding_.excepted_parts.empty()) {
-    if (is_excepted(stored_module) || is_excepted(native_key(module))) return;
+    // The config names modules as they run, the file may name them otherwise: either name counts.
+    if (is_excepted(stored_key(module))) return;
+    const bool has_one_prefix = stored_.compare(0, stored_prefix_, native_, 0, native_prefix_) == 0;
+    if (!has_one_prefix && is_excepted(native_key(module))) return;
   }
-  const std::string weight = stored_module + ".weight";
-  const std::string scale = stored_module + (coding_.kind == LinearCoding::Kind::fp8_block ? coding_.block_scale_ending
-                                                                                           : ".weight_scale_inv");
-  const std::string activation = stored_module + ".activation_scale";
   const bool is_block = coding_.kind == LinearCoding::Kind::fp8_block;
+  const std::string_view stored_module = stored_key(module);
+  weight_key_.assign(stored_module).append(".weight");
+  scale_key_.assign(stored_module)
+      .append(is_block ? std::string_view(coding_.block_scale_ending) : ".weight_scale_inv");
   const auto blocks = [](std::uint64_t extent, std::uint64_t edge) {
     return extent / edge + (extent % edge != 0 ? 1 : 0);
   };
   SchemaBuilder::Part parts[3];
-  parts[0] = {"weight", weight, {out, in}, DType::f8_e4m3};
+  parts[0] = {"weight", weight_key_, {out, in}, DType::f8_e4m3};
   parts[1] = {"scale",
-              scale,
+              scale_key_,
               {},
               is_block ? coding_.block_scale : DType::bf16,
               coding_.block_scale == DType::f32 ? DTypeRule::weight : DTypeRule::fixed};
   if (is_block) parts[1].shape = {blocks(out, coding_.block_rows), blocks(in, coding_.block_cols)};
-  parts[2] = {"unused", activation, {}, DType::bf16, DTypeRule::weight, true};
-  const std::size_t count = !is_block && coding_.has_activation_scale ? 3 : 2;
+  std::size_t count = 2;
+  if (!is_block && coding_.has_activation_scale) {
+    activation_key_.assign(stored_module).append(".activation_scale");
+    parts[count++] = {"unused", activation_key_, {}, DType::bf16, DTypeRule::weight, true};
+  }
   builder_.code(stored, is_block ? "fp8_block" : "fp8_tensor", std::span<const SchemaBuilder::Part>(parts, count),
                 is_block ? coding_.block_rows : 0, is_block ? coding_.block_cols : 0);
 }

@@ -76,10 +76,10 @@ class Describer {
     std::string block_scale_ending = ".weight_scale_inv";
     DType block_scale = DType::f32;
     std::unordered_set<std::string> excepted;  ///< whole module names
-    std::vector<std::string> excepted_parts;   ///< names of modules above, or with '*'
+    std::vector<std::string> excepted_parts;   ///< ".name." of modules above, "*.name.*" with '*'
   };
   void read_coding(const ConfigValue& config);
-  bool is_excepted(std::string_view module) const;
+  bool is_excepted(std::string_view module);
   void code_linear(StoredId stored, std::string_view module, std::uint64_t out, std::uint64_t in);
 
   Form form_;
@@ -89,6 +89,10 @@ class Describer {
   std::string native_;
   std::string stored_name_;  // module names with their endings
   std::string native_name_;
+  std::string weight_key_;  // parts of a coded module
+  std::string scale_key_;
+  std::string activation_key_;
+  std::string dotted_;
   std::size_t stored_prefix_ = 0;
   std::size_t native_prefix_ = 0;
   std::uint32_t layer_ = k_no_layer;

@@ -44,6 +44,8 @@ struct Family {
   /// Pure. Throws Error(config_invalid) for a config that cannot describe a model, Error(limit_exceeded) for one that
   /// asks for more tensors than a checkpoint may have.
   Schema (*describe)(const ConfigValue& config, const Form& form, ExpertStorage storage) = nullptr;
+  /// config.json of a made-up model of this kind, small enough to print: to show the mapping and to try it.
+  std::string_view sample = {};
   /// False: only --family asks for it, detection never answers with it.
   bool is_detected = true;
   std::span<const std::string_view> aliases = {};  ///< other names under which --family finds it
@@ -63,6 +65,15 @@ struct Detection {
 
 /// config may be null. `forced` is --family (empty: detect); an unknown name throws Error(usage) listing the nearest.
 Detection detect(const ConfigValue* config, const Catalog& catalog, std::string_view forced = {});
+
+/// A config read from the keys where there is none, and from the shapes where they are known.
+struct InferredConfig {
+  ConfigValue config;
+  bool has_shapes = false;  ///< false: only names that follow from it mean something
+};
+/// Counts of layers and experts, biases and ties as the keys show them. Nothing where the family's keys do not say
+/// enough (it has no `matches_keys`).
+std::optional<InferredConfig> infer_config(const Family& family, const Catalog& catalog);
 
 /// The tie flag at its controlling level: top-level, thinker_config, text_config. Nothing when absent at all of them.
 /// A key that is there with a value that is no boolean throws Error(config_invalid).

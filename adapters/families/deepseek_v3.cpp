@@ -72,6 +72,11 @@ const Family k_deepseek_v3 = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "deepseek_v3", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "vocab_size": 11, "intermediate_size": 10, "n_routed_experts": 3, "n_shared_experts": 1,
+        "moe_intermediate_size": 4, "first_k_dense_replace": 1, "q_lora_rank": 5, "kv_lora_rank": 7,
+        "qk_nope_head_dim": 3, "qk_rope_head_dim": 2, "v_head_dim": 4, "quantization_config": {"quant_method":
+        "fp8", "weight_block_size": [4, 4]}})",
 };
 
 }  // namespace weightproof::adapters

@@ -249,6 +249,12 @@ const Family k_deepseek_v4 = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "deepseek_v4", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "head_dim": 6, "vocab_size": 11, "q_lora_rank": 5, "o_lora_rank": 3, "o_groups": 2, "index_head_dim": 2,
+        "index_n_heads": 3, "compress_ratios": [0, 4, 128, 0], "moe_intermediate_size": 64, "n_routed_experts":
+        3, "n_shared_experts": 1, "num_experts_per_tok": 2, "num_hash_layers": 1, "hc_mult": 2,
+        "num_nextn_predict_layers": 1, "expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8",
+        "weight_block_size": [16, 16]}})",
 };
 
 }  // namespace weightproof::adapters

@@ -102,6 +102,9 @@ const Family k_dense_combined = {
     .tied_by_default = std::nullopt,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "llama", "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10,
+        "tie_word_embeddings": false})",
     .is_detected = false,
 };
 

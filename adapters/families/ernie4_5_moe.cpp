@@ -77,6 +77,10 @@ const Family k_ernie4_5_moe = {
     .tied_by_default = true,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "ernie4_5_moe", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10, "moe_num_experts":
+        3, "moe_num_shared_experts": 2, "moe_intermediate_size": 4, "moe_layer_start_index": 1, "use_bias":
+        true})",
 };
 
 }  // namespace weightproof::adapters

@@ -33,6 +33,8 @@ const Family k_gemma = {
     .tied_by_default = true,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "gemma", "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10})",
 };
 
 }  // namespace weightproof::adapters

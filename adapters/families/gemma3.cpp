@@ -67,6 +67,9 @@ const Family k_gemma3 = {
     .tied_by_default = true,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 6,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 3, "vocab_size":
+        11, "intermediate_size": 10}, "vision_config": {"model_type": "siglip_vision_model"}})",
 };
 
 }  // namespace weightproof::adapters

@@ -147,6 +147,11 @@ const Family k_gemma4_moe = {
     .accepts = accepts,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "gemma4", "text_config": {"model_type": "gemma4_text", "hidden_size": 6,
+        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 2,
+        "global_head_dim": 3, "num_global_key_value_heads": 1, "attention_k_eq_v": true, "enable_moe_block":
+        true, "intermediate_size": 5, "num_experts": 3, "moe_intermediate_size": 4, "vocab_size": 11,
+        "layer_types": ["sliding_attention", "sliding_attention", "full_attention"]}})",
 };
 
 }  // namespace weightproof::adapters

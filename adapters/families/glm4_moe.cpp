@@ -72,6 +72,10 @@ const Family k_glm4_moe = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "glm4_moe", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10, "n_routed_experts":
+        3, "n_shared_experts": 1, "moe_intermediate_size": 4, "first_k_dense_replace": 1, "attention_bias":
+        true, "use_qk_norm": true, "num_nextn_predict_layers": 1})",
 };
 
 }  // namespace weightproof::adapters

@@ -112,6 +112,9 @@ const Family k_gpt_oss = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "gpt_oss", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "num_local_experts": 3, "vocab_size":
+        11, "quantization_config": {"quant_method": "mxfp4"}})",
     .aliases = k_aliases,
 };
 

@@ -78,6 +78,10 @@ const Family k_hy_v3 = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "hy_v3", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10, "num_experts": 3,
+        "num_shared_experts": 1, "moe_intermediate_size": 4, "first_k_dense_replace": 1,
+        "num_nextn_predict_layers": 1})",
     .aliases = k_aliases,
 };
 

@@ -107,6 +107,11 @@ const Family k_kimi_linear = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "kimi_linear", "hidden_size": 6, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "vocab_size": 11, "intermediate_size": 10, "num_experts": 3, "num_shared_experts": 1,
+        "moe_intermediate_size": 4, "first_k_dense_replace": 1, "linear_attn_config": {"kda_layers": [1, 2, 3],
+        "full_attn_layers": [4], "num_heads": 2, "head_dim": 3, "short_conv_kernel_size": 4}, "q_lora_rank":
+        null, "kv_lora_rank": 7, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2, "v_head_dim": 4})",
 };
 
 }  // namespace weightproof::adapters

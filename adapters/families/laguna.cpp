@@ -81,6 +81,10 @@ const Family k_laguna = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "laguna", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10, "num_experts": 3,
+        "moe_intermediate_size": 4, "shared_expert_intermediate_size": 5, "gating": true,
+        "num_attention_heads_per_layer": [4, 6, 4]})",
 };
 
 }  // namespace weightproof::adapters

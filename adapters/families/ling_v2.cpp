@@ -111,6 +111,10 @@ const Family k_ling_v2 = {
     .accepts = accepts,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "bailing_moe", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 5, "num_experts": 3,
+        "num_shared_experts": 1, "moe_intermediate_size": 4, "first_k_dense_replace": 1, "use_qk_norm": true,
+        "use_qkv_bias": true, "use_bias": true, "moe_router_enable_expert_bias": true})",
 };
 
 }  // namespace weightproof::adapters

@@ -76,6 +76,9 @@ const Family k_minimax_m1 = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "minimax_m1", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 4, "num_local_experts":
+        3, "attn_type_list": [0, 1, 0]})",
 };
 
 }  // namespace weightproof::adapters

@@ -72,6 +72,9 @@ const Family k_minimax_m2 = {
     .accepts = accepts,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "minimax_m2", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 4, "num_local_experts":
+        3, "use_qk_norm": true})",
 };
 
 }  // namespace weightproof::adapters

@@ -34,6 +34,10 @@ const Family k_mistral3_fp8_causal = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "ministral3", "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10,
+        "quantization_config": {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": null,
+        "modules_to_not_convert": ["lm_head"]}})",
 };
 
 }  // namespace weightproof::adapters

@@ -102,6 +102,13 @@ const Family k_mistral3_fp8_vlm = {
     .accepts = accepts,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "mistral3", "spatial_merge_size": 2, "tie_word_embeddings": false, "text_config":
+        {"model_type": "ministral3", "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10}, "vision_config":
+        {"model_type": "pixtral", "hidden_size": 4, "intermediate_size": 7, "num_hidden_layers": 2,
+        "num_channels": 3, "patch_size": 2}, "quantization_config": {"quant_method": "fp8", "activation_scheme":
+        "static", "weight_block_size": null, "modules_to_not_convert": ["model.vision_tower",
+        "model.multi_modal_projector", "lm_head"]}})",
 };
 
 }  // namespace weightproof::adapters

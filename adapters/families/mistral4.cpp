@@ -123,6 +123,13 @@ const Family k_mistral4 = {
     .accepts = accepts,
     .find_form = find_form,
     .describe = describe,
+    .sample =
+        R"({"model_type": "mistral3", "vision_config": {}, "text_config": {"model_type": "mistral4", "hidden_size":
+        6, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 11, "intermediate_size": 10,
+        "n_routed_experts": 3, "n_shared_experts": 1, "moe_intermediate_size": 4, "first_k_dense_replace": 1,
+        "q_lora_rank": 5, "kv_lora_rank": 7, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2, "v_head_dim": 4},
+        "quantization_config": {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size":
+        null}})",
 };
 
 }  // namespace weightproof::adapters

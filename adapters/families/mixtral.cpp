@@ -55,6 +55,9 @@ const Family k_mixtral = {
     .required = k_required,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "mixtral", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 4, "num_local_experts":
+        3, "tie_word_embeddings": false})",
 };
 
 }  // namespace weightproof::adapters

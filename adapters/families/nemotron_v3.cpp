@@ -212,6 +212,12 @@ const Family k_nemotron_v3 = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "nemotron_h", "hidden_size": 6, "num_hidden_layers": 4, "hybrid_override_pattern":
+        "ME*-", "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 3, "vocab_size": 11,
+        "intermediate_size": 7, "mamba_num_heads": 2, "mamba_head_dim": 2, "ssm_state_size": 2, "n_groups": 1,
+        "conv_kernel": 3, "use_conv_bias": true, "n_routed_experts": 3, "n_shared_experts": 1,
+        "moe_intermediate_size": 4, "moe_shared_expert_intermediate_size": 5, "num_nextn_predict_layers": 2,
+        "mtp_hybrid_override_pattern": "*E"})",
 };
 
 }  // namespace weightproof::adapters

@@ -40,6 +40,9 @@ const Family k_qwen3 = {
     .matches_keys = matches_keys,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "qwen3", "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10,
+        "tie_word_embeddings": false})",
 };
 
 }  // namespace weightproof::adapters

@@ -42,6 +42,11 @@ const Family k_qwen3_5 = {
     .config_root = "text_config",
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "qwen3_5", "tie_word_embeddings": false, "text_config": {"model_type": "qwen3_5_text",
+        "hidden_size": 6, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 3, "vocab_size": 11, "intermediate_size": 10, "mtp_num_hidden_layers": 1,
+        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 3,
+        "linear_value_head_dim": 2, "linear_conv_kernel_dim": 4, "full_attention_interval": 4}})",
 };
 
 }  // namespace weightproof::adapters

@@ -47,6 +47,9 @@ const Family k_qwen3_moe = {
     .matches_keys = matches_keys,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "qwen3_moe", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10, "num_experts": 5,
+        "moe_intermediate_size": 4, "decoder_sparse_step": 2, "mlp_only_layers": [2]})",
 };
 
 }  // namespace weightproof::adapters

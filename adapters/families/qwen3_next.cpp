@@ -75,6 +75,11 @@ const Family k_qwen3_next = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "qwen3_next", "hidden_size": 6, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10, "num_experts": 3,
+        "moe_intermediate_size": 4, "shared_expert_intermediate_size": 5, "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4, "linear_key_head_dim": 3, "linear_value_head_dim": 2,
+        "linear_conv_kernel_dim": 4, "full_attention_interval": 4})",
 };
 
 }  // namespace weightproof::adapters

@@ -39,6 +39,9 @@ const Family k_qwen3_vl = {
     .config_root = "text_config",
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "qwen3_vl", "tie_word_embeddings": false, "text_config": {"model_type": "qwen3_vl_text",
+        "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 3, "vocab_size": 11, "intermediate_size": 10}})",
 };
 
 }  // namespace weightproof::adapters

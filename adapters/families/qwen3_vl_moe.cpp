@@ -44,6 +44,9 @@ const Family k_qwen3_vl_moe = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "qwen3_vl_moe", "text_config": {"model_type": "qwen3_moe", "hidden_size": 6,
+        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 3, "vocab_size":
+        11, "intermediate_size": 10, "num_experts": 5, "moe_intermediate_size": 4}})",
 };
 
 }  // namespace weightproof::adapters

@@ -35,6 +35,8 @@ const Family k_smollm3 = {
     .tied_by_default = true,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "smollm3", "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10})",
 };
 
 }  // namespace weightproof::adapters

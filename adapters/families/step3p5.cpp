@@ -99,6 +99,12 @@ const Family k_step3p5 = {
     .tie_policy = TiePolicy::untied_only,
     .find_form = find_form,
     .describe = describe,
+    .sample = R"({"model_type": "step3p5", "hidden_size": 6, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "num_attention_groups": 2, "head_dim": 3, "vocab_size": 11, "intermediate_size": 10, "moe_num_experts":
+        3, "moe_intermediate_size": 4, "share_expert_dim": 5, "moe_layers_enum": "1,2",
+        "use_head_wise_attn_gate": true, "layer_types": ["full_attention", "sliding_attention",
+        "full_attention"], "attention_other_setting": {"attention_type": "sliding_attention",
+        "num_attention_heads": 6, "num_attention_groups": 2, "head_dim": 3}})",
 };
 
 }  // namespace weightproof::adapters

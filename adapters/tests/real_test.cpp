@@ -221,6 +221,22 @@ TEST(RealOthersNotes, AConvertedAttentionIsFiveKindsOfUnexpectedKeys) {
   expect_added_attention(found.coverage);
 }
 
+TEST(RealOthersNotes, WithoutAConfigTheKeysSayTheSame) {
+  const auto model = real_model("qwen3-30b-a3b-transgqa");
+  if (!model) GTEST_SKIP() << "real checkpoint data is not here (WEIGHTPROOF_SHARED_DIR)";
+  ASSERT_FALSE(model->config);
+  const Detection detection = detect(nullptr, model->catalog);
+  ASSERT_NE(detection.family, nullptr) << detection.evidence;
+  EXPECT_EQ(detection.family->name, "qwen3_moe");
+  EXPECT_EQ(detection.evidence, "key patterns");
+  const auto inferred = infer_config(*detection.family, model->catalog);
+  ASSERT_TRUE(inferred);
+  EXPECT_FALSE(inferred->has_shapes);
+  const Form form = detection.family->find_form(inferred->config, model->catalog);
+  const Schema schema = detection.family->describe(inferred->config, form, ExpertStorage::grouped);
+  expect_added_attention(cover(schema, model->catalog));
+}
+
 TEST(RealOthersNotes, MlxNamesHaveEveryBaseKeyAndCompanionsPointAtThem) {
   const auto model = real_model("qwen3.5-27b-mlx-mixed");
   if (!model) GTEST_SKIP() << "no real checkpoint data here";

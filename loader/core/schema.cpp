@@ -145,7 +145,8 @@ void SchemaBuilder::code(StoredId stored, std::string_view scheme, std::span<con
     CodedPart row;
     row.role = part.role;  // roles are texts of the program
     row.key = part.key == tensor.key ? tensor.key : intern_key(part.key);
-    row.shape = intern_layout(View::whole(part.shape).layout());
+    const bool has_tensor_shape = part.shape == schema_.layouts_[tensor.shape].extents;
+    row.shape = has_tensor_shape ? tensor.shape : intern_layout(View::whole(part.shape).layout());
     row.dtype_rule = part.dtype_rule;
     row.dtype = part.dtype;
     row.is_optional = part.is_optional;
