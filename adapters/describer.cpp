@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "adapters/family.hpp"
+#include "adapters/fields.hpp"
 #include "adapters/names.hpp"
 #include "adapters/quantization.hpp"
 #include "loader/core/error.hpp"
@@ -39,6 +40,18 @@ constexpr std::array k_general_drops = {
 
 Describer::Describer(const Family& family, const ConfigValue& config, const Form& form)
     : form_(form), builder_(std::string(family.name)) {
+  const Fields fields(config, family.config_root);
+  for (const std::string_view name : family.required) {
+    if (fields.has(name)) continue;
+    ErrorFacts facts;
+    facts.file = "config.json";
+    facts.expected = std::string(name);
+    facts.actual = "absent";
+    throw Error(ErrorCode::config_invalid,
+                "the config lacks " + std::string(name) + ", without which a " + std::string(family.name) +
+                    " cannot be described",
+                std::move(facts));
+  }
   for (const GeneralDrop& drop : k_general_drops) builder_.drop(std::string(drop.pattern), std::string(drop.reason));
   std::string taken = tie_default_text(family, config, form.is_tied);
   if (!taken.empty()) builder_.defaulted(std::move(taken));

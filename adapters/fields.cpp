@@ -30,10 +30,12 @@ std::uint64_t to_count(std::string_view name, const ConfigValue& value) {
 }  // namespace
 
 Fields::Fields(const ConfigValue& config, std::string_view root) : config_(&config), root_(nullptr) {
-  if (!root.empty()) {
-    root_ = config.find(root);
-    if (root_ != nullptr && !root_->is_object()) root_ = nullptr;
-  }
+  if (root.empty()) return;
+  root_ = config.find(root);
+  // A part of a composite saved alone has lost the outer object.
+  if (root_ == nullptr && root.find('.') != std::string_view::npos)
+    root_ = config.find(root.substr(root.rfind('.') + 1));
+  if (root_ != nullptr && !root_->is_object()) root_ = nullptr;
 }
 
 const ConfigValue* Fields::find(std::string_view name) const {

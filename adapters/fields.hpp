@@ -17,6 +17,7 @@ class Fields {
   static constexpr std::uint64_t k_count_max = 1u << 28;  ///< hidden sizes, vocabularies, heads, experts
   static constexpr std::uint64_t k_layers_max = 4096;
 
+  /// `root`: dotted name of the object that holds the fields; of "a.b" also "b" alone is taken.
   explicit Fields(const ConfigValue& config, std::string_view root = {});
 
   /// Null where absent or JSON null.

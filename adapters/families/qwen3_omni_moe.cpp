@@ -20,11 +20,6 @@ constexpr std::array<std::string_view, 7> k_required = {
 constexpr std::array k_name_spaces = {NameSpace{"thinker.model.", "thinker.lm_head.weight"},
                                       NameSpace{"model.", "lm_head.weight"}};
 
-/// A thinker saved alone has its text_config at the top.
-std::string_view root_of(const ConfigValue& config) {
-  return config.has("thinker_config") ? k_qwen3_omni_moe.config_root : std::string_view("text_config");
-}
-
 Form find_form(const ConfigValue& config, const Catalog& catalog) {
   Form form = find_plain_form(k_qwen3_omni_moe, config, catalog, k_name_spaces);
   form.expert_layout = find_expert_layout(catalog, form.name_space + "layers.");
@@ -40,7 +35,7 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
   }
   d.builder().drop("talker.*", "the talker is another model, no part of the thinker");
   d.builder().drop("code2wav.*", "the vocoder is another model, no part of the thinker");
-  qwen3_moe_layers(d, Fields(config, root_of(config)), storage, names);
+  qwen3_moe_layers(d, Fields(config, k_qwen3_omni_moe.config_root), storage, names);
   return std::move(d).finish();
 }
 
