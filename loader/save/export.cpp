@@ -416,6 +416,7 @@ ExportResult Exporter::run(const fs::path& target) {
   };
   for (const PlannedFile& file : files_) {
     std::vector<std::uint64_t> digests;
+    source_.begin_file(file.sources);
     unfinished.push_back(write_file(staging, file, digests));
     if (options_.is_verified) verify_file(staging, file, digests);
     if (unfinished.size() > k_unfinished_max) finish_first();

@@ -33,6 +33,9 @@ struct ExportTensor {
 class ExportSource {
  public:
   virtual ~ExportSource() = default;
+  /// Said before the first read of a file: the tensors of it, in the order in which they will be asked for (nearly so
+  /// with several threads). Reads of earlier files are over.
+  virtual void begin_file(std::span<const std::size_t> tensors) { static_cast<void>(tensors); }
   /// Fills `target` with the dense row-major little-endian bytes of tensor `tensor` (position in the list given to the
   /// export) from `offset`. Throws Error.
   virtual void read(std::size_t tensor, std::uint64_t offset, std::span<std::byte> target) = 0;
