@@ -59,6 +59,8 @@ if(NOT WEIGHTPROOF_ASSERTS)
 endif()
 if(WEIGHTPROOF_SANITIZE)
   target_compile_options(weightproof_build_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${WEIGHTPROOF_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)
+  # Instrumented code hides from g++ which member of a std::variant is alive: it then warns of members that are never read.
+  target_compile_options(weightproof_build_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   target_link_options(weightproof_build_flags INTERFACE -fsanitize=${WEIGHTPROOF_SANITIZE})
 endif()
 if(WEIGHTPROOF_COVERAGE)
