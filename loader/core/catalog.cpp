@@ -29,7 +29,7 @@ const StoredTensor* Catalog::find(std::string_view key) const {
 }
 
 std::size_t Catalog::index_of(std::string_view key) const {
-  const std::uint32_t position = detail::find_key(slots_, key, hash_text(key), keys_of(tensors_));
+  const std::uint32_t position = detail::find_key(slots_, key, detail::key_hash(key), keys_of(tensors_));
   return position == detail::k_not_found ? SIZE_MAX : position;
 }
 
@@ -44,8 +44,8 @@ void Catalog::find_all(std::span<const std::string_view> keys, std::span<std::ui
 void CatalogBuilder::reserve(std::size_t tensors) {
   tensors = std::min(tensors, limits::tensors_max);
   catalog_.tensors_.reserve(tensors);
-  detail::reserve_keys(catalog_.slots_, tensors, static_cast<std::uint32_t>(catalog_.tensors_.size()),
-                       keys_of(catalog_.tensors_));
+  hashes_.reserve(tensors);
+  detail::reserve_keys(catalog_.slots_, tensors, hashes_);
 }
 
 std::uint32_t CatalogBuilder::add_file(std::string relative_path) {
@@ -56,7 +56,7 @@ std::uint32_t CatalogBuilder::add_file(std::string relative_path) {
 void CatalogBuilder::keep_alive(std::shared_ptr<const void> keep) { catalog_.keep_alive_.push_back(std::move(keep)); }
 
 void CatalogBuilder::add(const StoredTensor& tensor) {
-  const std::uint64_t hash = hash_text(tensor.key);
+  const std::uint32_t hash = detail::key_hash(tensor.key);
   const auto key_of = keys_of(catalog_.tensors_);
   const std::uint32_t known = detail::find_key(catalog_.slots_, tensor.key, hash, key_of);
   if (known != detail::k_not_found) {
@@ -80,9 +80,8 @@ void CatalogBuilder::add(const StoredTensor& tensor) {
     throw Error(ErrorCode::limit_exceeded,
                 "the checkpoint has more than " + std::to_string(limits::tensors_max) + " tensors", std::move(facts));
   }
-  const std::uint32_t position = static_cast<std::uint32_t>(catalog_.tensors_.size());
   catalog_.tensors_.push_back(tensor);
-  detail::insert_key(catalog_.slots_, hash, position, key_of);
+  detail::insert_key(catalog_.slots_, hash, hashes_);
   catalog_.is_described_ = catalog_.is_described_ && tensor.is_described;
   if (tensor.is_described && __builtin_add_overflow(catalog_.bytes_, tensor.bytes, &catalog_.bytes_)) {
     catalog_.bytes_ = UINT64_MAX;  // only a synthetic catalog gets here

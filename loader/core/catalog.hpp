@@ -75,6 +75,7 @@ class CatalogBuilder {
   std::shared_ptr<std::vector<std::unique_ptr<char[]>>> owned_;  // blocks of copied keys
   std::size_t block_used_ = 0;
   std::size_t block_size_ = 0;
+  std::vector<std::uint32_t> hashes_;  // of the keys, by position
 };
 
 }  // namespace weightproof

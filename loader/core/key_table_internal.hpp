@@ -19,13 +19,15 @@ inline constexpr std::uint32_t k_position_mask = (1u << k_position_bits) - 1;
 inline constexpr std::uint32_t k_not_found = UINT32_MAX;
 static_assert(limits::tensors_max < k_position_mask);
 
+inline std::uint32_t key_hash(std::string_view key) { return static_cast<std::uint32_t>(hash_text(key)); }
+
 /// `key_of(position)` gives the key of a position. Returns the position or k_not_found.
 template <typename KeyOf>
-std::uint32_t find_key(const std::vector<std::uint32_t>& slots, std::string_view key, std::uint64_t hash,
+std::uint32_t find_key(const std::vector<std::uint32_t>& slots, std::string_view key, std::uint32_t hash,
                        KeyOf key_of) {
   if (slots.empty()) return k_not_found;
   const std::size_t mask = slots.size() - 1;
-  const std::uint32_t tag = static_cast<std::uint32_t>(hash >> 56);
+  const std::uint32_t tag = hash >> k_position_bits;
   for (std::size_t at = hash & mask;; at = (at + 1) & mask) {
     const std::uint32_t slot = slots[at];
     if (slot == 0) return k_not_found;
@@ -42,19 +44,19 @@ template <typename KeyAt, typename KeyOf, typename RowAt, typename Use>
 void find_keys(const std::vector<std::uint32_t>& slots, std::size_t count, KeyAt key_at, KeyOf key_of, RowAt row_at,
                Use use) {
   constexpr std::size_t k_batch = 32;
-  std::uint64_t hashes[k_batch];
+  std::uint32_t hashes[k_batch];
   std::uint32_t candidates[k_batch];
   const std::size_t mask = slots.empty() ? 0 : slots.size() - 1;
   for (std::size_t first = 0; first < count; first += k_batch) {
     const std::size_t batch = std::min(k_batch, count - first);
     for (std::size_t i = 0; i < batch; ++i) {
-      hashes[i] = hash_text(key_at(first + i));
+      hashes[i] = key_hash(key_at(first + i));
       if (!slots.empty()) __builtin_prefetch(&slots[hashes[i] & mask]);
     }
     for (std::size_t i = 0; i < batch; ++i) {
       candidates[i] = k_not_found;
       if (slots.empty()) continue;
-      const std::uint32_t tag = static_cast<std::uint32_t>(hashes[i] >> 56);
+      const std::uint32_t tag = hashes[i] >> k_position_bits;
       std::size_t at = hashes[i] & mask;
       while (slots[at] != 0 && slots[at] >> k_position_bits != tag) at = (at + 1) & mask;
       if (slots[at] == 0) continue;
@@ -76,29 +78,27 @@ void find_keys(const std::vector<std::uint32_t>& slots, std::size_t count, KeyAt
   }
 }
 
-inline void place_key(std::vector<std::uint32_t>& slots, std::uint64_t hash, std::uint32_t position) {
+inline void place_key(std::vector<std::uint32_t>& slots, std::uint32_t hash, std::uint32_t position) {
   const std::size_t mask = slots.size() - 1;
   std::size_t at = hash & mask;
   while (slots[at] != 0) at = (at + 1) & mask;
-  slots[at] = static_cast<std::uint32_t>(hash >> 56) << k_position_bits | (position + 1);
+  slots[at] = (hash & ~k_position_mask) | (position + 1);
 }
 
-/// Makes room for `count` keys at a load of at most one half; the first `placed` of them are in the table already.
-template <typename KeyOf>
-void reserve_keys(std::vector<std::uint32_t>& slots, std::size_t count, std::uint32_t placed, KeyOf key_of) {
+/// Makes room for `count` keys at a load of at most one half; the keys of `hashes` are in the table already.
+inline void reserve_keys(std::vector<std::uint32_t>& slots, std::size_t count,
+                         const std::vector<std::uint32_t>& hashes) {
   if (slots.size() >= 2 * count) return;
   slots.assign(std::bit_ceil(std::max<std::size_t>(2 * count, 64)), 0);
-  for (std::uint32_t position = 0; position < placed; ++position)
-    place_key(slots, hash_text(key_of(position)), position);
+  for (std::uint32_t position = 0; position < hashes.size(); ++position) place_key(slots, hashes[position], position);
 }
 
-/// Places a key that is not in the table.
-template <typename KeyOf>
-void insert_key(std::vector<std::uint32_t>& slots, std::uint64_t hash, std::uint32_t position, KeyOf key_of) {
-  if (slots.size() < 2 * (std::size_t{position} + 1)) {
-    reserve_keys(slots, 2 * (std::size_t{position} + 1), position, key_of);
-  }
+/// Places a key that is not in the table, at the next position.
+inline void insert_key(std::vector<std::uint32_t>& slots, std::uint32_t hash, std::vector<std::uint32_t>& hashes) {
+  const std::uint32_t position = static_cast<std::uint32_t>(hashes.size());
+  if (slots.size() < 2 * (std::size_t{position} + 1)) reserve_keys(slots, 2 * (std::size_t{position} + 1), hashes);
   place_key(slots, hash, position);
+  hashes.push_back(hash);
 }
 
 }  // namespace weightproof::detail

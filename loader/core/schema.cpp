@@ -34,11 +34,11 @@ std::uint64_t hash_layout(const Layout& layout) {
 
 StoredId Schema::find_stored(std::string_view key) const {
   static_assert(k_no_id == detail::k_not_found);
-  return detail::find_key(stored_slots_, key, hash_text(key), keys_of(stored_));
+  return detail::find_key(stored_slots_, key, detail::key_hash(key), keys_of(stored_));
 }
 
 NativeId Schema::find_native(std::string_view key) const {
-  return detail::find_key(native_slots_, key, hash_text(key), keys_of(native_));
+  return detail::find_key(native_slots_, key, detail::key_hash(key), keys_of(native_));
 }
 
 SchemaBuilder::SchemaBuilder(std::string family) { schema_.family_ = std::move(family); }
@@ -87,40 +87,48 @@ RuleId SchemaBuilder::intern_rule(std::string_view rule) {
   return id;
 }
 
+void SchemaBuilder::require_new(std::uint32_t known, std::size_t count, std::string_view key, const char* what) const {
+  if (known != k_no_id) misuse(schema_.family_, key, std::string(what) + " is stated twice");
+  if (count >= limits::tensors_max) misuse(schema_.family_, key, "more tensors than limits::tensors_max");
+}
+
+NativeId SchemaBuilder::add_native(std::string_view key, std::uint32_t hash, LayoutId shape, DTypeRule rule,
+                                   std::uint32_t layer, DType fixed) {
+  std::vector<NativeTensor>& rows = schema_.native_;
+  rows.push_back(NativeTensor{key, shape, rule, fixed, layer});
+  detail::insert_key(schema_.native_slots_, hash, native_hashes_);
+  return static_cast<NativeId>(rows.size() - 1);
+}
+
+StoredId SchemaBuilder::add_stored(std::string_view key, std::uint32_t hash, LayoutId shape, DTypeRule rule,
+                                   std::uint32_t layer, DType fixed) {
+  LogicalTensor row;
+  row.key = key;
+  row.shape = shape;
+  row.dtype_rule = rule;
+  row.dtype = fixed;
+  row.layer = layer;
+  schema_.stored_.push_back(row);
+  detail::insert_key(schema_.stored_slots_, hash, stored_hashes_);
+  return static_cast<StoredId>(schema_.stored_.size() - 1);
+}
+
 NativeId SchemaBuilder::native(std::string_view key, const Shape& shape, DTypeRule rule, std::uint32_t layer,
                                DType fixed) {
-  std::vector<NativeTensor>& rows = schema_.native_;
-  const std::uint64_t hash = hash_text(key);
-  if (detail::find_key(schema_.native_slots_, key, hash, keys_of(rows)) != k_no_id) {
-    misuse(schema_.family_, key, "a native tensor is stated twice");
-  }
-  if (rows.size() >= limits::tensors_max) misuse(schema_.family_, key, "more tensors than limits::tensors_max");
-  const NativeId id = static_cast<NativeId>(rows.size());
+  const std::uint32_t hash = detail::key_hash(key);
+  require_new(detail::find_key(schema_.native_slots_, key, hash, keys_of(schema_.native_)), schema_.native_.size(), key,
+              "a native tensor");
   const LayoutId layout = intern_layout(View::whole(shape).layout());
-  rows.push_back(NativeTensor{intern_key(key), layout, rule, fixed, layer});
-  detail::insert_key(schema_.native_slots_, hash, id, keys_of(rows));
-  return id;
+  return add_native(intern_key(key), hash, layout, rule, layer, fixed);
 }
 
 StoredId SchemaBuilder::stored(std::string_view key, const Shape& shape, DTypeRule rule, std::uint32_t layer,
                                DType fixed) {
-  std::vector<LogicalTensor>& rows = schema_.stored_;
-  const std::uint64_t hash = hash_text(key);
-  if (detail::find_key(schema_.stored_slots_, key, hash, keys_of(rows)) != k_no_id) {
-    misuse(schema_.family_, key, "a stored tensor is stated twice");
-  }
-  if (rows.size() >= limits::tensors_max) misuse(schema_.family_, key, "more tensors than limits::tensors_max");
-  const StoredId id = static_cast<StoredId>(rows.size());
+  const std::uint32_t hash = detail::key_hash(key);
+  require_new(detail::find_key(schema_.stored_slots_, key, hash, keys_of(schema_.stored_)), schema_.stored_.size(), key,
+              "a stored tensor");
   const LayoutId layout = intern_layout(View::whole(shape).layout());
-  LogicalTensor row;
-  row.key = intern_key(key);
-  row.shape = layout;
-  row.dtype_rule = rule;
-  row.dtype = fixed;
-  row.layer = layer;
-  rows.push_back(row);
-  detail::insert_key(schema_.stored_slots_, hash, id, keys_of(rows));
-  return id;
+  return add_stored(intern_key(key), hash, layout, rule, layer, fixed);
 }
 
 void SchemaBuilder::optional(StoredId stored, std::string_view rule_when_absent, double value_when_absent) {
@@ -209,12 +217,21 @@ void SchemaBuilder::identity(std::string_view key, const Shape& shape, DTypeRule
 
 void SchemaBuilder::rename(std::string_view stored_key, std::string_view native_key, const Shape& shape, DTypeRule rule,
                            std::uint32_t layer) {
-  const StoredId from = stored(stored_key, shape, rule, layer);
-  const NativeId to = native(native_key, shape, rule, layer);
+  // Most tensors of a model come this way: one layout, and one copy of a key that both sides share.
+  const std::uint32_t stored_hash = detail::key_hash(stored_key);
+  const bool is_shared = stored_key == native_key;
+  const std::uint32_t native_hash = is_shared ? stored_hash : detail::key_hash(native_key);
+  require_new(detail::find_key(schema_.stored_slots_, stored_key, stored_hash, keys_of(schema_.stored_)),
+              schema_.stored_.size(), stored_key, "a stored tensor");
+  require_new(detail::find_key(schema_.native_slots_, native_key, native_hash, keys_of(schema_.native_)),
+              schema_.native_.size(), native_key, "a native tensor");
+  const LayoutId layout = intern_layout(View::whole(shape).layout());
+  const std::string_view stored_copy = intern_key(stored_key);
+  const std::string_view native_copy = is_shared ? stored_copy : intern_key(native_key);
   Binding binding;
-  binding.stored = from;
-  binding.native = to;
-  binding.stored_layout = binding.native_layout = schema_.native_[to].shape;
+  binding.stored = add_stored(stored_copy, stored_hash, layout, rule, layer, DType::bf16);
+  binding.native = add_native(native_copy, native_hash, layout, rule, layer, DType::bf16);
+  binding.stored_layout = binding.native_layout = layout;
   schema_.bindings_.push_back(binding);
 }
 

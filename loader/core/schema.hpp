@@ -223,6 +223,11 @@ class SchemaBuilder {
   std::string_view intern_key(std::string_view key);
   LayoutId intern_layout(const Layout& layout);
   RuleId intern_rule(std::string_view rule);
+  void require_new(std::uint32_t known, std::size_t count, std::string_view key, const char* what) const;
+  NativeId add_native(std::string_view key, std::uint32_t hash, LayoutId shape, DTypeRule rule, std::uint32_t layer,
+                      DType fixed);
+  StoredId add_stored(std::string_view key, std::uint32_t hash, LayoutId shape, DTypeRule rule, std::uint32_t layer,
+                      DType fixed);
   void add_binding(BindingKind kind, StoredId stored, const View& stored_view, NativeId native, const View& native_view,
                    double value, RuleId rule);
 
@@ -232,6 +237,8 @@ class SchemaBuilder {
   std::vector<std::uint32_t> layout_slots_;  // open addressing, id + 1
   LayoutId last_layout_ = 0;
   std::map<std::string, RuleId, std::less<>> rule_ids_;
+  std::vector<std::uint32_t> stored_hashes_;  // of the keys, by id
+  std::vector<std::uint32_t> native_hashes_;
 };
 
 }  // namespace weightproof
