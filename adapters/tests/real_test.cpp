@@ -223,7 +223,7 @@ TEST(RealOthersNotes, AConvertedAttentionIsFiveKindsOfUnexpectedKeys) {
 
 TEST(RealOthersNotes, WithoutAConfigTheKeysSayTheSame) {
   const auto model = real_model("qwen3-30b-a3b-transgqa");
-  if (!model) GTEST_SKIP() << "real checkpoint data is not here (WEIGHTPROOF_SHARED_DIR)";
+  if (!model) GTEST_SKIP() << "no real checkpoint data here";
   ASSERT_FALSE(model->config);
   const Detection detection = detect(nullptr, model->catalog);
   ASSERT_NE(detection.family, nullptr) << detection.evidence;
