@@ -151,27 +151,33 @@ void Context::find_schema() {
     }
     return;
   }
-  const auto describe = [this](const ConfigValue& config) {
-    form = detection.family->find_form(config, keys_);
-    schema = detection.family->describe(config, *form, ExpertStorage::grouped);
-  };
-  try {
+  // Two faults are judged by a check of their own; everything else goes on without them.
+  ConfigValue config = *checkpoint.config;
+  const Catalog no_names;
+  const Catalog* names = &keys_;
+  while (!schema) {
     try {
-      describe(*checkpoint.config);
+      form = detection.family->find_form(config, *names);
+      schema = detection.family->describe(config, *form, ExpertStorage::grouped);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::tied_flag_conflict) {
-        throw;
+      const bool is_new = family_error(error.code()) == nullptr;
+      family_errors.push_back(error);
+      if (is_new && error.code() == ErrorCode::tied_flag_conflict) {
+        config = without_tie_flag(config);
+      } else if (is_new && error.code() == ErrorCode::namespace_mixed) {
+        names = &no_names;
+      } else {
+        form.reset();
+        no_schema_reason = "family " + std::string(detection.family->name) + " cannot describe this checkpoint: " + error.message();
+        return;
       }
-      // tied.flag says so; everything else is judged by the family's own policy.
-      family_error = error;
-      describe(without_tie_flag(*checkpoint.config));
     }
-  } catch (const Error& error) {
-    family_error = error;
-    form.reset();
-    schema.reset();
-    no_schema_reason = "family " + std::string(detection.family->name) + " cannot describe this checkpoint: " + error.message();
   }
+}
+
+const Error* Context::family_error(ErrorCode code) const {
+  const auto found = std::find_if(family_errors.begin(), family_errors.end(), [code](const Error& error) { return error.code() == code; });
+  return found == family_errors.end() ? nullptr : &*found;
 }
 
 const ScanResult& Context::scan() {

@@ -46,13 +46,16 @@ class Context {
   adapters::Detection detection;
   std::optional<Form> form;
   std::optional<Schema> schema;
-  /// What find_form or describe threw. Where the tie flag contradicts the family, the family's policy was then taken.
-  std::optional<Error> family_error;
+  /// What find_form or describe threw. Where the tie flag contradicts the family, the family's policy was then taken;
+  /// where two namespaces are mixed, the canonical one.
+  std::vector<Error> family_errors;
   /// Why names and shapes cannot be derived from the config; empty where there is a schema.
   std::string no_schema_reason;
   /// Files without a sound header, or absent, with the check that says so.
   std::vector<FileFault> faults;
 
+  /// The error of that code among family_errors, or null.
+  const Error* family_error(ErrorCode code) const;
   bool is_keys_only() const { return options.selection.keys_only; }
   /// Key passes --include and --exclude.
   bool selects(std::string_view key) const;

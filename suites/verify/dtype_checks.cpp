@@ -42,6 +42,7 @@ CheckRecord declared(Context& context) {
     return builder.note("config.json declares " + found->field + " " + printable(found->text) + ", which names no dtype");
   }
   std::map<std::string, std::uint64_t> others;
+  std::vector<std::string_view> deviating;
   std::uint64_t examined = 0;
   for (const StoredTensor& row : context.keys().tensors()) {
     if (!row.is_described || !is_ordinary_float(row.dtype) || !context.selects(row.key)) {
@@ -49,12 +50,19 @@ CheckRecord declared(Context& context) {
     }
     ++examined;
     if (row.dtype != *dtype) {
-      builder.subject(row.key);
+      deviating.push_back(row.key);
       ++others[std::string(name_of(row.dtype))];
     }
   }
   builder.examined(examined).expected(name_of(*dtype));
   if (!others.empty()) {
+    if (deviating.size() == examined) {
+      builder.subject(found->field);  // all tensors agree against config.json: the field is the odd one
+    } else {
+      for (const std::string_view key : deviating) {
+        builder.subject(key);
+      }
+    }
     std::string text;
     for (const auto& [name, count] : others) {
       text += (text.empty() ? "" : ", ") + counted(count, "tensor", "tensors") + " of " + name;

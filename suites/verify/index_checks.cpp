@@ -26,6 +26,9 @@ CheckRecord selection(Context& context) {
       return record;
     }
   }
+  if (!checkpoint.is_selected) {
+    return CheckBuilder("index.selection").skip(context.fault_text());
+  }
   const std::string what = "taken as " + std::string(to_string(checkpoint.kind)) + ": " +
                            counted(checkpoint.shards.size(), "file", "files") +
                            (checkpoint.index ? ", named by " + printable(checkpoint.index->file) : std::string());

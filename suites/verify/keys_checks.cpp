@@ -235,8 +235,8 @@ CheckRecord wrapper_prefix(Context& context) {
 
 CheckRecord collision(Context& context) {
   CheckBuilder builder("keys.collision");
-  if (context.family_error && context.family_error->code() == ErrorCode::namespace_mixed) {
-    return failed_record("keys.collision", *context.family_error);
+  if (const Error* mixed = context.family_error(ErrorCode::namespace_mixed)) {
+    return failed_record("keys.collision", *mixed);
   }
   if (!context.schema) {
     return builder.skip(context.no_schema_reason);

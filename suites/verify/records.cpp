@@ -37,12 +37,27 @@ void add_facts(CheckBuilder& builder, const ErrorFacts& facts) {
   }
 }
 
-void add_subjects(CheckBuilder& builder, const ErrorFacts& facts) {
-  for (const std::string& key : facts.keys) {
-    builder.subject(key);
-  }
-  if (facts.keys.empty() && !facts.file.empty()) {
+// Facts about a file as a whole: the file is to blame, its tensors are evidence.
+bool is_about_files(std::string_view id) {
+  return id.starts_with("format.") || id == "index.path" || id == "index.missing_shard";
+}
+
+void add_subjects(CheckBuilder& builder, std::string_view id, const ErrorFacts& facts) {
+  constexpr std::size_t shown_tensors = 8;
+  const bool blames_file = is_about_files(id) && !facts.file.empty();
+  if (blames_file || (facts.keys.empty() && !facts.file.empty())) {
     builder.subject(facts.file);
+  }
+  if (!blames_file || facts.keys.size() == 1) {
+    for (const std::string& key : facts.keys) {
+      builder.subject(key);
+    }
+    return;
+  }
+  if (!facts.keys.empty()) {
+    const auto end = facts.keys.begin() + static_cast<std::ptrdiff_t>(std::min(shown_tensors, facts.keys.size()));
+    builder.evidence("tensors", Value::array_of(std::vector<std::string>(facts.keys.begin(), end)));
+    builder.evidence("tensors_total", facts.keys.size());
   }
 }
 
@@ -68,7 +83,7 @@ reports::CheckRecord record_of_diagnostics(const Context& context, std::string_v
       continue;
     }
     for (const Diagnostic* diagnostic : found) {
-      add_subjects(builder, diagnostic->facts);
+      add_subjects(builder, id, diagnostic->facts);
     }
     const Diagnostic& first = *found.front();
     add_facts(builder, first.facts);
@@ -91,7 +106,7 @@ reports::CheckRecord record_of_diagnostics(const Context& context, std::string_v
 
 reports::CheckRecord failed_record(std::string_view id, const Error& error) {
   CheckBuilder builder{std::string(id)};
-  add_subjects(builder, error.facts());
+  add_subjects(builder, id, error.facts());
   add_facts(builder, error.facts());
   builder.code(std::string(to_string(error.code())));
   return builder.fail(error.message());
@@ -99,7 +114,7 @@ reports::CheckRecord failed_record(std::string_view id, const Error& error) {
 
 reports::CheckRecord error_record(std::string_view id, const Error& error) {
   CheckBuilder builder{std::string(id)};
-  add_subjects(builder, error.facts());
+  add_subjects(builder, id, error.facts());
   add_facts(builder, error.facts());
   builder.code(std::string(to_string(error.code())));
   return builder.error(error.message());

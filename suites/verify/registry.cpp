@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "suites/verify/registry.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <new>
 
@@ -18,11 +19,23 @@ std::vector<VerifyCheck> all_verify_checks() {
   return all;
 }
 
+namespace {
+
+bool has_diagnostic(const Context& context, std::string_view id) {
+  const auto& all = context.checkpoint.diagnostics;
+  return std::any_of(all.begin(), all.end(), [id](const Diagnostic& diagnostic) { return diagnostic.check == id; });
+}
+
+}  // namespace
+
 reports::CheckRecord run_check(const VerifyCheck& check, Context& context) {
   const std::string id(check.id);
   const CheckInfo* info = find_check(check.id);
   const std::string_view needs = info == nullptr ? std::string_view{} : info->needs;
-  if (!needs.empty() && !context.checkpoint.is_selected && check.id != "index.selection") {
+  if (!needs.empty() && !context.checkpoint.is_selected && check.id != "index.selection" && !has_diagnostic(context, check.id)) {
+    if (!context.index_fault().empty()) {
+      return reports::CheckBuilder(id).skip(context.fault_text());
+    }
     return reports::CheckBuilder(id).skip("no checkpoint could be selected (index.selection)");
   }
   const bool needs_weights = needs.find("header") != std::string_view::npos || needs.find("bytes") != std::string_view::npos;

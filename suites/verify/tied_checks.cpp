@@ -22,8 +22,8 @@ bool is_head(std::string_view key) { return key.find("lm_head") != std::string_v
 
 CheckRecord flag(Context& context) {
   CheckBuilder builder("tied.flag");
-  if (context.family_error && context.family_error->code() == ErrorCode::tied_flag_conflict) {
-    return failed_record("tied.flag", *context.family_error);
+  if (const Error* conflict = context.family_error(ErrorCode::tied_flag_conflict)) {
+    return failed_record("tied.flag", *conflict);
   }
   if (!context.schema) {
     return builder.skip(context.no_schema_reason);
@@ -33,6 +33,7 @@ CheckRecord flag(Context& context) {
   if (found.value) {
     return builder.evidence("level", found.level).evidence("value", *found.value).pass();
   }
+  builder.subject("tie_word_embeddings");
   for (const std::string& text : context.schema->defaulted()) {
     if (text.find("tie_word_embeddings") != std::string::npos) {
       return builder.note("the flag is absent from config.json and was taken as " + text);
