@@ -105,7 +105,7 @@ TEST_P(Fault, IsAbsentFromTheCleanTwin) {
   EXPECT_EQ(findings_of(report), std::vector<std::string>{});
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Fault, testing::ValuesIn(judged_faults()), [](const auto& info) { return std::string(info.param->name); });
+INSTANTIATE_TEST_SUITE_P(All, Fault, testing::ValuesIn(judged_faults()), [](const auto& row) { return std::string(row.param->name); });
 
 TEST(Faults, TheListOfThoseNotJudgedYetIsTrue) {
   for (const std::string_view name : k_not_yet) {

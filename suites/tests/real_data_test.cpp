@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
                     FileCase{"model-burn-multi-layer/multi_layer.safetensors", 9, {}},
                     FileCase{"st-coffeevampir/model.safetensors", 4, {}},
                     FileCase{"st-hostile-metadata/script_injection.safetensors", 3, {}}),
-    [](const auto& info) { return name_of_case(info.param.path); });
+    [](const auto& row) { return name_of_case(row.param.path); });
 
 INSTANTIATE_TEST_SUITE_P(
     Invalid, RealFile,
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
         FileCase{"st-dotnet-fixtures/duplicate_keys_in_header.safetensors", 0, {"format.duplicate_key fail"}},
         FileCase{"st-weight-inspect/tiny.safetensors", 0, {"format.trailing fail"}},
         FileCase{"bloom-176b-bad-index", 0, {"index.syntax fail"}}),
-    [](const auto& info) { return name_of_case(info.param.path); });
+    [](const auto& row) { return name_of_case(row.param.path); });
 
 TEST(RealData, FaultsAreNamed) {
   const std::filesystem::path data = real_data();
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(All, RealIndex,
                                          IndexCase{"devstral-small-2507", "mistral", 363, 47144806400, false},
                                          IndexCase{"gemma-2b-tied", "gemma", 164, 5012344832, true},
                                          IndexCase{"qwen3-1.7b-mlx", "qwen3", 310, 3441149952, true}),
-                         [](const auto& info) { return name_of_case(info.param.path); });
+                         [](const auto& row) { return name_of_case(row.param.path); });
 
 TEST(RealData, ATotalThatConfigDoesNotAllowIsAWarning) {
   const std::filesystem::path data = real_data();
