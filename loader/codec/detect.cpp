@@ -344,6 +344,8 @@ Quantization detect_quantization(const ConfigValue* config, const std::map<std::
         {.keys = {std::string(orphan->key)}, .expected = "a quantized weight of the same name", .actual = "none"});
     result.diagnostics.push_back(diagnostic_of(error));
   }
+  for (const StoredTensor* tensor : grouping.refused) result.refused.emplace_back(tensor->key);
+  std::sort(result.refused.begin(), result.refused.end());
   std::sort(result.consumed.begin(), result.consumed.end());
   return result;
 }

@@ -30,6 +30,8 @@ struct Quantization {
   std::vector<Diagnostic> diagnostics;   ///< quant.* findings: fail, warn, note
   /// Stored keys that belong to a quantized tensor (weights and companions), sorted: consumed exactly once.
   std::vector<std::string> consumed;
+  /// Stored keys of companions of a scheme that cannot be decoded, sorted: known by name, read by nobody.
+  std::vector<std::string> refused;
 
   bool is_quantized() const { return !tensors.empty() || !method.empty(); }
   /// Null where the logical key is not quantized.

@@ -508,7 +508,8 @@ Selection Selector::select(const fs::path& path) {
     facts.file = shown;
     facts.actual = fault ? fault.message() : "no such file or directory";
     facts.check = "index.selection";
-    throw Error(ErrorCode::no_checkpoint_found, "'" + shown + "': " + facts.actual, std::move(facts));
+    const std::string message = "'" + shown + "': " + facts.actual;
+    throw Error(ErrorCode::no_checkpoint_found, message, std::move(facts));
   }
   if (!fs::is_directory(status)) {
     select_file(path);

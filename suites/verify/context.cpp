@@ -125,9 +125,17 @@ const plan::KeyCoverage& Context::coverage() {
     asked.exclude = options.exclude;
     asked.allow_missing = options.allow_missing;
     asked.allow_unexpected = options.selection.allow_unexpected;
+    asked.decoded = decoded_tensors(quantization(), *schema, keys_);
     coverage_ = plan::check_keys(*schema, keys_, asked);
   }
   return *coverage_;
+}
+
+const QuantizedState& Context::quantization() {
+  if (!quantization_) {
+    quantization_ = read_quantization(checkpoint, keys_, options.calls);
+  }
+  return *quantization_;
 }
 
 void Context::find_schema() {

@@ -12,6 +12,7 @@
 #include "adapters/family.hpp"
 #include "loader/plan/coverage.hpp"
 #include "loader/storage/checkpoint.hpp"
+#include "suites/verify/quantization.hpp"
 #include "suites/verify/scan.hpp"
 
 namespace weightproof::suites {
@@ -65,6 +66,8 @@ class Context {
   const Catalog& keys() const { return keys_; }
   /// How those names fit the schema. Precondition: there is a schema.
   const plan::KeyCoverage& coverage();
+  /// Which of those names are quantized, with their codecs; read on the first call.
+  const QuantizedState& quantization();
   /// Why `keys()` may lack names that are in the checkpoint; empty where it is complete.
   const std::string& incomplete_keys_reason() const { return incomplete_keys_reason_; }
   /// "index.syntax" or the like where the index could not be used; empty otherwise.
@@ -84,6 +87,7 @@ class Context {
   Catalog keys_;
   std::string incomplete_keys_reason_;
   std::string index_fault_;
+  std::optional<QuantizedState> quantization_;
   std::optional<plan::KeyCoverage> coverage_;
   std::optional<ScanResult> scan_;
   double scan_seconds_ = 0;

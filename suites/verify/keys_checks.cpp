@@ -170,6 +170,9 @@ CheckRecord shape(Context& context) {
   if (!context.schema) {
     return builder.skip(context.no_schema_reason);
   }
+  if (!context.quantization().undecodable.empty()) {
+    return builder.skip("shapes are those of decoded weights, and these cannot be decoded: " + context.quantization().undecodable);
+  }
   const plan::KeyCoverage& coverage = context.coverage();
   std::uint64_t examined = 0;
   for (const plan::Row row : coverage.row_of) {

@@ -69,8 +69,12 @@ std::string with_rest(const std::string& message, std::size_t rest) {
 
 reports::CheckRecord record_of_diagnostics(const Context& context, std::string_view id, std::uint64_t examined,
                                            const std::string& undecided) {
+  return record_of(context.checkpoint.diagnostics, id, examined, undecided);
+}
+
+reports::CheckRecord record_of(std::span<const Diagnostic> diagnostics, std::string_view id, std::uint64_t examined, const std::string& undecided) {
   std::array<std::vector<const Diagnostic*>, 3> by_severity;
-  for (const Diagnostic& diagnostic : context.checkpoint.diagnostics) {
+  for (const Diagnostic& diagnostic : diagnostics) {
     if (diagnostic.check == id) {
       by_severity[static_cast<std::size_t>(diagnostic.severity)].push_back(&diagnostic);
     }

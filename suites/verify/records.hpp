@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,9 @@ namespace weightproof::suites {
 /// diagnostics: a pass over `examined`, or a skip where `undecided` says why nothing can be said.
 reports::CheckRecord record_of_diagnostics(const Context& context, std::string_view id, std::uint64_t examined,
                                            const std::string& undecided = {});
+
+/// The same over a list of diagnostics.
+reports::CheckRecord record_of(std::span<const Diagnostic> diagnostics, std::string_view id, std::uint64_t examined, const std::string& undecided = {});
 
 /// Status `fail` with the facts of an error.
 reports::CheckRecord failed_record(std::string_view id, const Error& error);

@@ -12,7 +12,7 @@ namespace weightproof::suites {
 
 std::vector<VerifyCheck> all_verify_checks() {
   std::vector<VerifyCheck> all;
-  for (const auto group : {format_checks(), index_checks(), keys_checks(), tied_checks(), quant_checks(), dtype_checks(),
+  for (const auto group : {format_checks(), index_checks(), keys_checks(), tied_checks(), quant_checks(), quant_value_checks(), dtype_checks(),
                            value_checks(), io_checks()}) {
     all.insert(all.end(), group.begin(), group.end());
   }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The quantized side of a checkpoint as the checks see it: what detection found, a codec for every tensor that can be
+// decoded, and the rows that they take together. Small values on which codecs depend (probes) are read here; weights
+// are not.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "loader/codec/codec.hpp"
+#include "loader/codec/detect.hpp"
+#include "loader/core/schema.hpp"
+#include "loader/plan/coverage.hpp"
+#include "loader/storage/checkpoint.hpp"
+
+namespace weightproof::suites {
+
+struct QuantizedState {
+  codec::Quantization found;
+  std::vector<std::shared_ptr<const codec::Codec>> codecs;  ///< one per found.tensors; null where none could be made
+  std::vector<Diagnostic> diagnostics;                      ///< of detection, then of shapes and probes
+  std::string undecodable;  ///< why values cannot be decoded at all; empty where they can
+};
+
+/// `keys` may know names alone; codecs are then null. Errors of probes become diagnostics.
+QuantizedState read_quantization(const storage::Checkpoint& checkpoint, const Catalog& keys, storage::FileCalls* calls);
+
+/// What coverage must know: logical tensor, decoded shape and the rows that yield it. Where a shape cannot be known the
+/// schema's is taken: names alone are then asked.
+std::vector<plan::DecodedTensor> decoded_tensors(const QuantizedState& state, const Schema& schema,
+                                                 const Catalog& keys);
+
+/// Reads the bytes of stored tensors of a checkpoint, opening each file once. Not for threads.
+class ComponentReader {
+ public:
+  ComponentReader(const storage::Checkpoint& checkpoint, storage::FileCalls* calls);
+  /// `bytes` bytes from `offset` of a row's data. Throws io_error, file_changed.
+  void read(const StoredTensor& row, std::uint64_t offset, std::span<std::byte> target);
+
+ private:
+  const storage::Checkpoint* checkpoint_;
+  storage::FileCalls* calls_;
+  std::vector<std::unique_ptr<storage::File>> files_;
+};
+
+}  // namespace weightproof::suites
