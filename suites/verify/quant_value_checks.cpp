@@ -282,6 +282,11 @@ std::optional<Difference> compare_tensor(const codec::QuantizedTensor& tensor, c
   std::optional<Difference> difference;
   const std::size_t width = bits_of(target) / 8;
   const reference::Dtype reference_target = reference::dtype_named(name_of(target)).value();
+  // Where a scheme renames the weight ("x_blocks" holds x) the reference keeps the stored name.
+  const auto& logical = model.overlay().tensors;
+  const bool has_name = std::any_of(logical.begin(), logical.end(),
+                                    [&](const reference::Logical& entry) { return entry.name == tensor.key; });
+  const std::string& name = has_name ? tensor.key : decoder.components()[0].key;
   for_each_window(decoder, [&](const Box& box) {
     std::vector<codec::ByteRun> runs;
     decoder.byte_runs(box, runs);
@@ -295,7 +300,7 @@ std::optional<Difference> compare_tensor(const codec::QuantizedTensor& tensor, c
     const std::vector<std::span<const std::byte>> views(parts.begin(), parts.end());
     std::vector<std::byte> ours(box.element_count() * width);
     decoder.decode(box, views, target, ours.data());
-    const reference::Bytes theirs = model.logical_region(tensor.key, reference_box(box), reference_target);
+    const reference::Bytes theirs = model.logical_region(name, reference_box(box), reference_target);
     elements += box.element_count();
     if (theirs.size() != ours.size()) {
       difference =
