@@ -34,6 +34,7 @@ VerifyOptions verify_options(const Arguments& arguments, Console& console) {
   options.exclude = arguments.texts("--exclude");
   options.allow_missing = arguments.texts("--allow-missing");
   options.expect_file = arguments.text("--expect");
+  options.manifest_file = arguments.text("--manifest");
   options.is_strict = arguments.flag("--strict");
   options.threads = thread_count(arguments.count("--threads").value_or(0));
   options.command = arguments.command();

@@ -132,7 +132,7 @@ int run_fixture(const Arguments& arguments, Console& console) {
     options.form = arguments.text("--form");
     require_known("form of " + options.family, options.form, fixtures::forms(options.family));
   }
-  options.dtype = arguments.text("--dtype", options.dtype);
+  options.dtype = arguments.text("--weights", options.dtype);
   options.seed = arguments.count("--seed").value_or(options.seed);
   options.shard_bytes = arguments.bytes("--shard-size").value_or(options.shard_bytes);
   if (arguments.has("--tie")) {

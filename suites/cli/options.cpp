@@ -55,6 +55,11 @@ void check_value(const OptionSpec& option, const std::string& value, const std::
         usage_error(shown_name + " wants a number, not '" + printable(value) + "'", "give a non-negative whole number");
       }
       return;
+    case OptionKind::number:
+      if (!parse_number(value)) {
+        usage_error(shown_name + " wants a number, not '" + printable(value) + "'", "give one that is not negative, as in 1e-5");
+      }
+      return;
     case OptionKind::bytes:
       if (!parse_bytes(value)) {
         usage_error(shown_name + " wants a size, not '" + printable(value) + "'", "sizes are written 4096, 64MiB or 5GB");
@@ -172,6 +177,8 @@ std::optional<std::uint64_t> Arguments::count(std::string_view option) const {
 std::optional<std::uint64_t> Arguments::bytes(std::string_view option) const {
   return has(option) ? parse_bytes(text(option)) : std::nullopt;
 }
+
+std::optional<double> Arguments::number(std::string_view option) const { return has(option) ? parse_number(text(option)) : std::nullopt; }
 
 std::vector<Arguments::Relaxation> Arguments::given() const {
   std::vector<Relaxation> out;

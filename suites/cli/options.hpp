@@ -12,7 +12,7 @@
 
 namespace weightproof::suites::cli {
 
-enum class OptionKind : std::uint8_t { flag, text, texts, count, bytes, path, choice };
+enum class OptionKind : std::uint8_t { flag, text, texts, count, number, bytes, path, choice };
 
 struct OptionSpec {
   std::string_view name;  ///< "--keys-only"
@@ -40,6 +40,7 @@ class Arguments {
   const std::vector<std::string>& texts(std::string_view option) const;
   std::optional<std::uint64_t> count(std::string_view option) const;
   std::optional<std::uint64_t> bytes(std::string_view option) const;
+  std::optional<double> number(std::string_view option) const;
   const std::vector<std::string>& positionals() const { return positionals_; }
   /// The arguments as one shell command, quoted where needed.
   const std::string& command() const { return command_; }

@@ -7,6 +7,7 @@ namespace weightproof::suites::cli {
 void write_report_files(const reports::Report& report, const std::filesystem::path& directory) {
   make_directory(directory);
   write_text_file(directory / "report.json", reports::emit_json(report));
+  write_text_file(directory / "report.html", reports::emit_html(report));
   write_text_file(directory / "report.md", reports::emit_markdown(report));
   write_text_file(directory / "junit.xml", reports::emit_junit(report));
 }

@@ -27,6 +27,32 @@ constexpr std::array k_verbs = {
              "weightproof verify ./model --keys-only  # config.json and index alone, before any download\n"
              "weightproof verify ./model --strict --expect known.json  # for CI",
              1, 1, &run_verify},
+    VerbSpec{"plan", "CHECKPOINT", "what a load would do: routes, proof, memory, reads",
+             "Made from metadata alone: no weight is read. Every tensor has a route with the reason, every byte a place, and "
+             "the memory is known before anything is allocated.",
+             "weightproof plan ./model  # routes, proof, memory\n"
+             "weightproof plan ./model --dtype bf16 --budget 256MiB  # refused here if it cannot be done",
+             1, 1, &run_plan},
+    VerbSpec{"export", "CHECKPOINT --out PATH", "write a checkpoint anew: cast, decoded, split otherwise",
+             "Written beside the target, read back and compared, then published in one step: a failed export leaves nothing "
+             "under the target's name. config.json and the small files beside the weights go along.",
+             "weightproof export ./model --out ./copy  # the same tensors, written by the reference rules\n"
+             "weightproof export ./model-fp8 --out ./model-bf16 --dtype bf16  # decode quantized weights\n"
+             "weightproof export ./model --out ./split --shard-size 2GB\n"
+             "weightproof export ./copy --out ./again --shards-like ./model  # the files of ./model, byte for byte",
+             1, 1, &run_export},
+    VerbSpec{"diff", "A B", "compare two checkpoints, whatever their files, dtypes and quantization",
+             "Tensors are decoded and compared by name, streamed. The exit status is 1 where they differ by more than the "
+             "tolerance, or where one side has a tensor more.",
+             "weightproof diff ./model ./export  # exact\n"
+             "weightproof diff ./model-f32 ./model-bf16 --rtol 0.004\n"
+             "weightproof diff ./a ./b --ulp 1 --json",
+             2, 2, &run_diff},
+    VerbSpec{"manifest", "CHECKPOINT", "digests of the decoded tensors, to compare with later",
+             "SHA-256 and XXH3-128 of each tensor as it decodes: the same for every way of splitting and storing it.",
+             "weightproof manifest ./model --out model.manifest.json\n"
+             "weightproof manifest ./download --check model.manifest.json",
+             1, 1, &run_manifest},
     VerbSpec{"fixture", "[FAMILY] --out DIR", "make a synthetic checkpoint, whole or broken in a named way",
              "Checkpoints are deterministic: same family, preset, seed and version give the same bytes. Every element "
              "says by its value which tensor and which coordinate it belongs to.",

@@ -16,6 +16,9 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text);
 /// Non-negative decimal number, nothing else.
 std::optional<std::uint64_t> parse_count(std::string_view text);
 
+/// Finite and not negative: "0.5", "1e-5".
+std::optional<double> parse_number(std::string_view text);
+
 /// "13.4 GiB", "512 B": for people.
 std::string human_bytes(std::uint64_t bytes);
 /// "13,761,264,768".

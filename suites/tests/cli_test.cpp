@@ -210,7 +210,7 @@ TEST(Cli, VerifyWritesTheReport) {
   const std::filesystem::path report = directory / "report";
   const ProcessResult result = run_tool({"verify", path, "--report", report.string()});
   EXPECT_EQ(result.status, 0) << result.out << result.err;
-  for (const char* name : {"report.json", "report.md", "junit.xml"}) {
+  for (const char* name : {"report.json", "report.md", "junit.xml", "report.html"}) {
     EXPECT_TRUE(std::filesystem::exists(report / name)) << name;
   }
   const std::string verdict = validate("weightproof.report-1", read_file(report / "report.json"));

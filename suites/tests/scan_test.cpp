@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -177,6 +178,20 @@ TEST(ScanTile, OneFlippedExponentBitStandsOut) {
     EXPECT_EQ(outlier->index, at);
     EXPECT_EQ(outlier->alone, 1U);
   }
+}
+
+// A rotary table, or a file whose values are its bytes: every step is large, none stands alone.
+TEST(ScanTile, ASpreadOverManyDecadesIsNoOutlier) {
+  std::vector<float> values;
+  for (int i = 0; i < 24; ++i) {
+    values.push_back(std::ldexp(1.0F, -11 * (i % 11)));
+  }
+  EXPECT_FALSE(find_outlier(DType::f32, scan_tile(DType::f32, bytes_of(values), 0, true)));
+  std::vector<float> steps;
+  for (int i = 0; i < 16; ++i) {
+    steps.push_back(std::ldexp(1.0F, -8 * i));
+  }
+  EXPECT_FALSE(find_outlier(DType::f32, scan_tile(DType::f32, bytes_of(steps), 0, true)));
 }
 
 TEST(ScanTile, MagnitudesAreThoseOfTheFormats) {

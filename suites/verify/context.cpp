@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "loader/core/glob.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites {
 namespace {
+
+constexpr std::uint32_t k_residency_files_max = 1000;
 
 ConfigValue without_tie_flag(const ConfigValue& config, bool is_top = true) {
   ConfigValue::Object members;
@@ -188,8 +191,19 @@ const Error* Context::family_error(ErrorCode code) const {
   return found == family_errors.end() ? nullptr : &*found;
 }
 
+measure::Residency Context::residency() const {
+  std::vector<std::filesystem::path> paths;
+  for (std::uint32_t i = 0; i < checkpoint.shards.size() && i < k_residency_files_max; ++i) {
+    if (checkpoint.shards[i].exists) {
+      paths.push_back(checkpoint.path_of(i));
+    }
+  }
+  return measure::read_residency(paths);
+}
+
 const ScanResult& Context::scan() {
   if (!scan_) {
+    residency_before_ = residency();
     const auto start = std::chrono::steady_clock::now();
     std::vector<std::uint32_t> tensors;
     const auto rows = checkpoint.catalog.tensors();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "adapters/family.hpp"
+#include "loader/measure/cache.hpp"
 #include "loader/plan/coverage.hpp"
 #include "loader/storage/checkpoint.hpp"
 #include "suites/verify/quantization.hpp"
@@ -24,6 +25,7 @@ struct VerifyOptions {
   std::vector<std::string> exclude;
   std::vector<std::string> allow_missing;  ///< globs
   std::string expect_file;
+  std::string manifest_file;  ///< digests to compare with; empty: none
   bool is_strict = false;
   unsigned threads = 1;
   storage::FileCalls* calls = nullptr;  ///< null: the system's
@@ -79,6 +81,10 @@ class Context {
   const ScanResult& scan();
   bool has_scan() const { return scan_.has_value(); }
   double scan_seconds() const { return scan_seconds_; }
+  /// How much of the weight files the page cache holds, now. Not told for more than k_residency_files_max files.
+  measure::Residency residency() const;
+  /// The same, before any value was read. Empty where none was.
+  const std::optional<measure::Residency>& residency_before() const { return residency_before_; }
 
  private:
   void find_faults();
@@ -90,6 +96,7 @@ class Context {
   std::optional<QuantizedState> quantization_;
   std::optional<plan::KeyCoverage> coverage_;
   std::optional<ScanResult> scan_;
+  std::optional<measure::Residency> residency_before_;
   double scan_seconds_ = 0;
 };
 

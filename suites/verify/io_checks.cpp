@@ -55,7 +55,7 @@ bool is_leftover(std::string_view name) {
   if (name.find(".safetensors.tmp") != std::string_view::npos || name.find(".safetensors.incomplete") != std::string_view::npos) {
     return true;
   }
-  return name.starts_with(".weightproof-staging") || name.starts_with(".tmp-model") || name == "INCOMPLETE" || name == ".incomplete";
+  return name.find(storage::k_staging_infix) != std::string_view::npos || name.starts_with(".tmp-model") || name == "INCOMPLETE" || name == ".incomplete";
 }
 
 CheckRecord interrupted(Context& context) {

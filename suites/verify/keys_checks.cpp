@@ -239,7 +239,25 @@ CheckRecord wrapper_prefix(Context& context) {
 CheckRecord collision(Context& context) {
   CheckBuilder builder("keys.collision");
   if (const Error* mixed = context.family_error(ErrorCode::namespace_mixed)) {
-    return failed_record("keys.collision", *mixed);
+    CheckRecord record = failed_record("keys.collision", *mixed);
+    if (context.schema && context.incomplete_keys_reason().empty()) {
+      // The names in the wrong spelling, and what they should be.
+      const auto extra = keys_of(context.keys(), context.coverage().unexpected);
+      const auto absent = keys_of(*context.schema, context.coverage().missing);
+      CheckBuilder both("keys.collision");
+      for (const auto* names : {&extra, &absent}) {
+        for (const std::string& name : *names) {
+          both.subject(name);
+        }
+      }
+      if (both.has_subjects()) {
+        const CheckRecord listed_names = both.fail(record.message);
+        record.subjects = listed_names.subjects;
+        record.total = listed_names.total;
+      }
+      record.explanation = pairs_text(absent, extra);
+    }
+    return record;
   }
   if (!context.schema) {
     return builder.skip(context.no_schema_reason);

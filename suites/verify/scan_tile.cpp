@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t k_chunk = 64;
 constexpr double k_outlier_ratio = 1024;
+constexpr double k_spread_max = 64;
+constexpr std::size_t k_outliers_max = 3;
 constexpr std::uint64_t k_ranked_min = 16;
 
 // Formats whose elements are whole machine words: how magnitude, NaN and Inf are read off the bits.
@@ -302,19 +304,17 @@ std::optional<Outlier> find_outlier(DType dtype, const TileFacts& facts) {
   if (!is_ordinary_float(dtype) || facts.rank.ranked < k_ranked_min || largest.back().index == UINT64_MAX) {
     return std::nullopt;
   }
-  const double next = magnitude_value(dtype, largest.back().magnitude);
-  const double top = magnitude_value(dtype, largest.front().magnitude);
-  if (next == 0 || top / next <= k_outlier_ratio) {
-    return std::nullopt;
+  std::array<double, MagnitudeRank::k_size> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = magnitude_value(dtype, largest[i].magnitude);
   }
-  Outlier out;
-  out.index = largest.front().index;
-  out.value = top;
-  out.next = next;
-  for (const auto& entry : largest) {
-    out.alone += magnitude_value(dtype, entry.magnitude) / next > k_outlier_ratio ? 1U : 0U;
+  for (std::size_t alone = 1; alone <= k_outliers_max; ++alone) {
+    const double next = values[alone];
+    if (values.back() > 0 && values[alone - 1] / next > k_outlier_ratio && next / values.back() <= k_spread_max) {
+      return Outlier{largest.front().index, values.front(), next, alone};
+    }
   }
-  return out;
+  return std::nullopt;
 }
 
 }  // namespace weightproof::suites

@@ -20,7 +20,7 @@ inline constexpr std::uint64_t k_exact_elements_max = 4096;
 
 /// Largest magnitudes, as ordered integers (bit patterns without the sign). Each entry stands for an element or a chunk.
 struct MagnitudeRank {
-  static constexpr std::size_t k_size = 4;
+  static constexpr std::size_t k_size = 8;
   struct Entry {
     std::uint64_t magnitude = 0;
     std::uint64_t index = UINT64_MAX;  ///< element of that magnitude, counted in the tensor
@@ -50,11 +50,12 @@ struct TileFacts {
 /// `bytes` are whole elements; `first_element` is the index of the first. `is_exact` ranks element by element.
 TileFacts scan_tile(DType dtype, std::span<const std::byte> bytes, std::uint64_t first_element, bool is_exact);
 
-/// An element whose magnitude stands alone: more than 1024 times the fourth largest (of elements, or of chunks of 64).
+/// At most three magnitudes that stand alone: more than 1024 times the next one (of elements, or of chunks of 64), where
+/// the next ones lie within a factor of 64 of each other. Values that spread over many decades by themselves are none.
 struct Outlier {
   std::uint64_t index = 0;
-  double value = 0;      ///< its magnitude
-  double next = 0;       ///< the fourth largest
+  double value = 0;      ///< the largest magnitude
+  double next = 0;       ///< the largest of the others
   std::uint64_t alone = 0;  ///< how many stand out, at most three
 };
 std::optional<Outlier> find_outlier(DType dtype, const TileFacts& facts);

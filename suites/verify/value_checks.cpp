@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "suites/support/text.hpp"
+#include "suites/verify/manifest_check.hpp"
 #include "suites/verify/records.hpp"
 #include "suites/verify/registry.hpp"
 
@@ -143,10 +144,10 @@ CheckRecord outlier(Context& context) {
   }
   const StoredTensor& row = row_of(context, *first);
   first_evidence(builder, row, first->outlier->index, first->outlier->alone);
-  builder.evidence("magnitude", first->outlier->value).evidence("fourth_largest", first->outlier->next);
+  builder.evidence("magnitude", first->outlier->value).evidence("next_largest", first->outlier->next);
   return builder.explanation("one flipped exponent bit looks like this")
       .hint("compare with the source or with recorded digests")
-      .warn(place(row, first->outlier->index) + " has magnitude " + short_number(first->outlier->value) + ", the tensor's fourth largest is " + short_number(first->outlier->next) +
+      .warn(place(row, first->outlier->index) + " has magnitude " + short_number(first->outlier->value) + ", the tensor's next largest is " + short_number(first->outlier->next) +
             (builder.subject_count() > 1 ? " (and " + grouped(builder.subject_count() - 1) + " more tensors)" : std::string()));
 }
 
@@ -185,7 +186,10 @@ CheckRecord float_mode(Context& context) {
       .fail("flush-to-zero or denormals-are-zero is on in this process: subnormal values would be lost");
 }
 
+CheckRecord manifest(Context& context) { return manifest_record(context); }
+
 constexpr std::array k_checks = {
+    VerifyCheck{"value.manifest", &manifest},
     VerifyCheck{"value.nonfinite", &nonfinite}, VerifyCheck{"value.all_zero", &all_zero}, VerifyCheck{"value.constant", &constant},
     VerifyCheck{"value.outlier", &outlier},     VerifyCheck{"value.bool_byte", &bool_byte}, VerifyCheck{"value.float_mode", &float_mode},
 };

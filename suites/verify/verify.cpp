@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "loader/measure/memory.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/expectations.hpp"
 #include "suites/verify/machine.hpp"
@@ -60,6 +61,25 @@ void add_policies(const VerifyOptions& options, reports::Report& report) {
   fixed("duplicate JSON names", "rejected");
 }
 
+void add_memory(const measure::MemoryReport& measured, reports::MemoryInfo& memory) {
+  const auto set = [&memory](const char* name, const measure::Figure& figure) {
+    if (figure.value) {
+      memory.set(name, *figure.value, figure.method);
+    } else {
+      memory.set_unavailable(name, figure.why.empty() ? "not told by the system" : figure.why);
+    }
+  };
+  set("vm_hwm", measured.peak_rss);
+  set("rss_anon", measured.peak_rss_anon);
+  set("cgroup_peak", measured.cgroup_peak);
+  memory.set_unavailable("page_cache", "counted under timing: it belongs to the files, not to this process");
+  memory.set_unavailable("predicted", "no load was planned");
+  memory.set_unavailable("allocator_peak", "no load was executed");
+  memory.set_unavailable("final_storage", "no load was executed");
+  memory.set_unavailable("device", "no device was asked for");
+  memory.set_unavailable("pinned", "no device was asked for");
+}
+
 }  // namespace
 
 reports::CheckpointInfo checkpoint_info(const Context& context) {
@@ -110,6 +130,7 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
       options.expect_file.empty() ? std::vector<Expectation>{}
                                   : parse_expectations(read_expect_file(options.expect_file), std::filesystem::path(options.expect_file).filename().string());
 
+  measure::MemoryWatch watch(std::chrono::milliseconds(5));
   const storage::Checkpoint checkpoint = storage::read_checkpoint(path, options.selection, options.threads);
   const double scan_s = seconds_since(start);
   Context context(options, checkpoint);
@@ -142,12 +163,7 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
   environment["file_system"] = file_system_of(checkpoint.root);
   environment["compiler"] = machine.compiler;
 
-  report.memory.set_unavailable("predicted", "no load was planned");
-  report.memory.set_unavailable("allocator_peak", "no load was executed");
-  report.memory.set_unavailable("final_storage", "no load was executed");
-  report.memory.set_unavailable("device", "no device was asked for");
-  report.memory.set_unavailable("pinned", "no device was asked for");
-
+  add_memory(watch.finish(), report.memory);
   const auto phase = [&report](const char* name, std::optional<double> seconds, std::optional<std::uint64_t> bytes, const char* why) {
     report.timing.phases.push_back({name, seconds, bytes, why});
   };
@@ -159,7 +175,14 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
   } else {
     phase("compare", std::nullopt, std::nullopt, "no values were read");
   }
-  report.timing.cache_method = "not measured";
+  if (context.residency_before()) {
+    const measure::Residency after = context.residency();
+    report.timing.cache_before = to_string(context.residency_before()->cache_class());
+    report.timing.cache_after = to_string(after.cache_class());
+    report.timing.cache_method = after.resident.value ? after.resident.method : after.resident.why;
+  } else {
+    report.timing.cache_method = "no values were read";
+  }
   report.timing.total_s = seconds_since(start);
 
   report.run.tool = "weightproof " WEIGHTPROOF_VERSION;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "suites/cli/checkpoints.hpp"
+
+#include "loader/core/glob.hpp"
+#include "suites/support/text.hpp"
+#include "suites/verify/scan.hpp"
+
+namespace weightproof::suites::cli {
+
+plan::TargetDType target_dtype(const Arguments& arguments) {
+  const std::string text = arguments.text("--dtype", "stored");
+  return text == "bf16"  ? plan::TargetDType::bf16
+         : text == "f32" ? plan::TargetDType::f32
+         : text == "f16" ? plan::TargetDType::f16
+                         : plan::TargetDType::stored;
+}
+
+unsigned asked_threads(const Arguments& arguments) { return thread_count(arguments.count("--threads").value_or(0)); }
+
+OpenedCheckpoint::OpenedCheckpoint(const std::string& path, const Arguments& arguments) {
+  storage::SelectionOptions selection;
+  selection.revision = arguments.text("--revision");
+  selection.variant = arguments.text("--variant");
+  selection.allow_unexpected = arguments.flag("--allow-unexpected");
+  checkpoint = storage::open_checkpoint(path, selection, asked_threads(arguments));
+  const ConfigValue* config = checkpoint.config ? &*checkpoint.config : nullptr;
+  detection = adapters::detect(config, checkpoint.catalog, arguments.text("--family"));
+  if (detection.family == nullptr) {
+    no_schema_reason = "no known model family";
+  } else if (config == nullptr) {
+    no_schema_reason = "there is no config.json";
+  } else if (!detection.missing_fields.empty()) {
+    no_schema_reason = "config.json lacks " + detection.missing_fields.front();
+  } else {
+    form = detection.family->find_form(*config, checkpoint.catalog);
+    schema = std::make_shared<const Schema>(detection.family->describe(*config, *form, ExpertStorage::grouped));
+  }
+}
+
+std::unique_ptr<DecodedState> OpenedCheckpoint::decode(const Arguments& arguments) const {
+  StateOptions options;
+  options.dtype = target_dtype(arguments);
+  options.schema = schema.get();
+  const std::vector<std::string>& include = arguments.texts("--include");
+  const std::vector<std::string>& exclude = arguments.texts("--exclude");
+  if (!include.empty() || !exclude.empty()) {
+    options.selects = [include, exclude](std::string_view key) {
+      return (include.empty() || matches_any_glob(include, key)) && !matches_any_glob(exclude, key);
+    };
+  }
+  auto state = std::make_unique<DecodedState>(checkpoint, options);
+  if (options.selects && state->tensors().empty()) {
+    ErrorFacts facts;
+    facts.hint = "`weightproof inspect --tensors` lists the names";
+    throw Error(ErrorCode::subset_empty, "--include and --exclude leave no tensor", std::move(facts));
+  }
+  return state;
+}
+
+}  // namespace weightproof::suites::cli

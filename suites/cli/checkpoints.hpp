@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening a sound checkpoint, its family and its decoded state, as plan, export, diff and manifest do it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "adapters/family.hpp"
+#include "suites/cli/console.hpp"
+#include "suites/cli/options.hpp"
+#include "suites/state/decoded_state.hpp"
+
+namespace weightproof::suites::cli {
+
+/// A checkpoint without failing diagnostics, and what its family makes of it. Not movable: the parts refer to each other.
+struct OpenedCheckpoint {
+  OpenedCheckpoint(const std::string& path, const Arguments& arguments);
+  OpenedCheckpoint(const OpenedCheckpoint&) = delete;
+  OpenedCheckpoint& operator=(const OpenedCheckpoint&) = delete;
+
+  storage::Checkpoint checkpoint;
+  adapters::Detection detection;
+  std::optional<Form> form;
+  std::shared_ptr<const Schema> schema;  ///< null without a family
+  std::string no_schema_reason;
+
+  /// The decoded state under --dtype, --include and --exclude.
+  std::unique_ptr<DecodedState> decode(const Arguments& arguments) const;
+};
+
+plan::TargetDType target_dtype(const Arguments& arguments);
+unsigned asked_threads(const Arguments& arguments);
+
+}  // namespace weightproof::suites::cli

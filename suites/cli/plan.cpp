@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan: what a load would do, without reading a weight.
+#include "loader/plan/planner.hpp"
+
+#include <map>
+
+#include "loader/plan/text.hpp"
+#include "suites/cli/checkpoints.hpp"
+#include "suites/cli/planning.hpp"
+#include "suites/cli/verbs.hpp"
+#include "suites/support/json_writer.hpp"
+#include "suites/support/text.hpp"
+
+namespace weightproof::suites::cli {
+namespace {
+
+void write_checkpoint(JsonWriter& json, const OpenedCheckpoint& opened) {
+  const storage::Checkpoint& checkpoint = opened.checkpoint;
+  json.name("checkpoint").begin_object().member("path", checkpoint.display_path);
+  json.member("format", "safetensors, " + std::string(to_string(checkpoint.kind)));
+  json.member("family", opened.detection.family == nullptr ? std::string_view("identity") : opened.detection.family->name);
+  json.name("architectures").begin_array();
+  if (checkpoint.config) {
+    if (const ConfigValue* list = checkpoint.config->find("architectures")) {
+      for (const ConfigValue& item : list->items()) {
+        if (const auto text = item.as_string()) {
+          json.value(*text);
+        }
+      }
+    }
+  }
+  json.end_array().member("files", checkpoint.shards.size()).member("tensors", checkpoint.catalog.size()).member("bytes", checkpoint.catalog.bytes());
+  std::map<std::string_view, std::uint64_t> dtypes;
+  for (const StoredTensor& row : checkpoint.catalog.tensors()) {
+    ++dtypes[name_of(row.dtype)];
+  }
+  json.name("dtypes").begin_object();
+  for (const auto& [name, count] : dtypes) {
+    json.member(name, count);
+  }
+  json.end_object().member("quantization", opened.detection.quantization).name("tied");
+  if (opened.form) {
+    json.value(opened.form->is_tied);
+  } else {
+    json.null();
+  }
+  json.end_object();
+}
+
+// Stored bytes that the moves of a tensor take, each row once.
+std::uint64_t stored_bytes_of(const plan::Plan& plan, const plan::PlannedTensor& tensor) {
+  std::uint64_t bytes = 0;
+  plan::Row last = plan::k_no_row;
+  for (std::uint32_t i = 0; i < tensor.move_count; ++i) {
+    const plan::Move& move = plan.moves()[tensor.first_move + i];
+    if (move.row == plan::k_no_row || move.row == last || move.action != plan::Action::write) {
+      continue;
+    }
+    last = move.row;
+    if (move.decode != k_no_id) {
+      for (const plan::Row row : plan.decodes()[move.decode].rows) {
+        bytes += plan.catalog().tensors()[row].bytes;
+      }
+    } else {
+      bytes += plan.source_view(move).element_count() * bits_of(move.source_dtype) / 8;
+    }
+  }
+  return bytes;
+}
+
+void write_tensors(JsonWriter& json, const plan::Plan& plan) {
+  json.name("tensors").begin_array();
+  for (const plan::PlannedTensor& tensor : plan.tensors()) {
+    // The gravest of its moves stands for the tensor.
+    plan::Route route = plan::Route::direct;
+    plan::Reason reason = plan::Reason::contiguous;
+    for (std::uint32_t i = 0; i < tensor.move_count; ++i) {
+      const plan::Move& move = plan.moves()[tensor.first_move + i];
+      if (i == 0 || move.route > route || (move.route == route && reason == plan::Reason::contiguous)) {
+        route = move.route;
+        reason = move.reason;
+      }
+    }
+    json.begin_object().compact().member("key", tensor.key).member("route", to_string(route)).member("reason", to_string(reason));
+    json.member("stored_bytes", stored_bytes_of(plan, tensor)).member("native_dtype", name_of(tensor.dtype)).name("shape").begin_array();
+    for (const std::uint64_t extent : plan.shape_of(tensor)) {
+      json.value(extent);
+    }
+    json.end_array().end_object();
+  }
+  json.end_array();
+}
+
+void write_json(const OpenedCheckpoint& opened, const plan::Plan& plan, Console& console) {
+  JsonWriter json([&console](std::string_view text) { console.out(text); });
+  json.begin_object().member("schema", "weightproof.plan/1");
+  write_checkpoint(json, opened);
+  const plan::Proof& proof = plan.proof();
+  std::uint64_t holes = 0;
+  std::uint64_t overlaps = 0;
+  std::uint64_t undecided = 0;
+  for (const plan::ProofFault& fault : proof.faults) {
+    holes += fault.tiling == Tiling::hole ? 1U : 0U;
+    overlaps += fault.tiling == Tiling::overlap ? 1U : 0U;
+    undecided += fault.tiling == Tiling::unprovable ? 1U : 0U;
+  }
+  std::uint64_t dropped = 0;
+  for (const plan::Unread& rule : plan.unread()) {
+    dropped += rule.bytes;
+  }
+  json.name("coverage").begin_object().member("native_tensors", proof.native_proved + proof.faults.size()).member("exact", proof.native_proved);
+  json.member("holes", holes).member("overlaps", overlaps).member("undecided", undecided);
+  json.member("stored_bytes", plan.catalog().bytes()).member("dropped_bytes", dropped).end_object();
+  const plan::Memory& memory = plan.memory();
+  const auto write_memory = [&json, &memory] {
+    json.name("predicted_peak").begin_object().member("final", memory.final_bytes).member("staging", memory.staging_bytes).member("companion", memory.companion_bytes);
+    json.member("whole", memory.whole_bytes).member("metadata", memory.metadata_bytes).member("beyond_final", memory.beyond_final_bytes());
+    json.member("peak", memory.peak_bytes()).member("minimum_budget", memory.minimum_budget_bytes).end_object();
+  };
+  write_memory();
+  const plan::Traffic& traffic = plan.traffic();
+  const double amplification = traffic.wanted_bytes == 0 ? 1.0 : static_cast<double>(traffic.read_bytes) / static_cast<double>(traffic.wanted_bytes);
+  json.name("ranks").begin_array().begin_object().member("rank", 0).member("bytes_read", traffic.read_bytes).member("ranges", traffic.requests);
+  json.member("tensors", plan.tensors().size()).member("amplification", amplification);
+  write_memory();
+  json.end_object().end_array().member("amplification", amplification);
+  json.name("considered").begin_array();
+  for (const plan::Considered& row : plan.considered()) {
+    json.begin_object().compact().member("route", to_string(row.route)).member("chosen", row.is_chosen).member("reason", row.reason).member("moves", row.moves).name("examples").begin_array();
+    for (const std::string& example : row.examples) {
+      json.value(example);
+    }
+    json.end_array().end_object();
+  }
+  json.end_array().name("defaulted").begin_array();
+  for (const std::string& text : plan.schema().defaulted()) {
+    json.value(text);
+  }
+  json.end_array().member("total", plan.tensors().size()).member("shown", plan.tensors().size());
+  write_tensors(json, plan);
+  json.end_object();
+  json.flush();
+  console.out("\n");
+}
+
+}  // namespace
+
+int run_plan(const Arguments& arguments, Console& console) {
+  const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
+  const plan::Plan plan = make_load_plan(opened, arguments);
+  if (console.is_json()) {
+    write_json(opened, plan, console);
+  } else {
+    console.out(plan::to_text(plan));
+  }
+  return k_exit_done;
+}
+
+}  // namespace weightproof::suites::cli

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "suites/cli/planning.hpp"
+
+#include "suites/cli/identity_schema.hpp"
+
+namespace weightproof::suites::cli {
+
+plan::Plan make_load_plan(const OpenedCheckpoint& opened, const Arguments& arguments) {
+  std::shared_ptr<const Schema> schema = opened.schema ? opened.schema : identity_schema(opened.checkpoint.catalog);
+  plan::Request request;
+  request.dtype = target_dtype(arguments);
+  request.decoded_dtype = decoded_dtype(opened.checkpoint.config ? &*opened.checkpoint.config : nullptr);
+  request.side = arguments.text("--layout", "native") == "hf" ? plan::Side::hf : plan::Side::native;
+  request.keys.include = arguments.texts("--include");
+  request.keys.exclude = arguments.texts("--exclude");
+  request.keys.allow_missing = arguments.texts("--allow-missing");
+  request.keys.allow_unexpected = arguments.flag("--allow-unexpected");
+  const std::string route = arguments.text("--route", "auto");
+  if (route != "auto") {
+    request.route = route == "direct" ? plan::Route::direct : route == "bounded" ? plan::Route::bounded : plan::Route::materialized;
+  }
+  request.budget_bytes = arguments.bytes("--budget");
+  request.threads = asked_threads(arguments);
+  for (const storage::Shard& shard : opened.checkpoint.shards) {
+    request.header_bytes += shard.header ? shard.header->header_bytes : 0;
+  }
+  // What codecs yield: the decoded state knows them, with their probes read.
+  const DecodedState state(opened.checkpoint, {});
+  for (const StateTensor& tensor : state.tensors()) {
+    const StoredId id = schema->find_stored(tensor.key);
+    if (tensor.codec && id != k_no_id) {
+      request.decodes.push_back({id, tensor.codec, tensor.parts});
+    }
+  }
+  const std::vector<plan::Source> sources = {{opened.checkpoint.display_path, std::make_shared<const Catalog>(opened.checkpoint.catalog)}};
+  return plan::make_plan(std::move(schema), sources, {}, request);
+}
+
+}  // namespace weightproof::suites::cli

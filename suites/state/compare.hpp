@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two states side by side, tensor by tensor, streamed: equal bytes, equal values, within a tolerance, or different and
+// how.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "suites/state/decoded_state.hpp"
+
+namespace weightproof::suites {
+
+struct Tolerance {
+  std::uint64_t ulp = 0;
+  double rtol = 0;
+  double atol = 0;
+  bool is_exact() const { return ulp == 0 && rtol == 0 && atol == 0; }
+};
+
+enum class Equality : std::uint8_t {
+  equal,         ///< same dtype, shape and bytes
+  equal_values,  ///< other dtype, every value the same, zeros with their sign, NaN where NaN is
+  within,        ///< every difference inside the tolerance
+  different
+};
+std::string_view to_string(Equality equality);
+
+struct TensorDifference {
+  std::string key;
+  Equality equality = Equality::equal;
+  std::uint64_t elements = 0;
+  std::uint64_t differing = 0;
+  std::optional<std::uint64_t> max_ulp;  ///< floating, equal dtypes: steps of that dtype
+  std::optional<double> max_abs;
+  std::optional<double> max_rel;
+  std::optional<std::uint64_t> first;  ///< row-major index of the first element that differs
+  std::string first_a;                 ///< its bits and value on either side
+  std::string first_b;
+  std::string explanation;  ///< what the difference is, where it was recognised
+  std::string dtype_a, dtype_b;
+  Shape shape_a, shape_b;
+};
+
+/// Errors: io_error, file_changed.
+TensorDifference compare_tensors(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right, const Tolerance& tolerance);
+
+struct StateDifference {
+  std::vector<std::string> only_in_a;     ///< sorted
+  std::vector<std::string> only_in_b;
+  std::vector<TensorDifference> tensors;  ///< those of both, sorted by key
+  std::uint64_t count(Equality equality) const;
+  /// True where nothing is missing on either side and nothing is different.
+  bool is_within() const;
+};
+StateDifference compare_states(const DecodedState& a, const DecodedState& b, const Tolerance& tolerance, unsigned threads,
+                               const std::function<void(std::uint64_t, std::uint64_t)>& progress = {});
+
+}  // namespace weightproof::suites
