@@ -67,7 +67,8 @@ int list(Console& console) {
   for (const adapters::Family* family : adapters::all_families()) {
     std::string left(family->name);
     left.append(width + 2 - left.size(), ' ');
-    console.line(console.styled(Tone::strong, left) + std::string(family->title) + console.styled(Tone::muted, "  " + joined(family->model_types)));
+    console.line(console.styled(Tone::strong, left) + std::string(family->title) +
+                 console.styled(Tone::muted, "  " + joined(family->model_types)));
   }
   if (!console.is_quiet()) {
     console.line("\nEverything else is taken as it is: files and values are judged, names are not.");
@@ -75,13 +76,14 @@ int list(Console& console) {
   return k_exit_done;
 }
 
-// A configuration small enough to print, large enough to show every kind of layer: sizes chosen so that no two are equal.
+// A configuration small enough to print, large enough to show every kind of layer: sizes chosen so that no two are
+// equal.
 ConfigValue sample_config(const adapters::Family& family) {
   const auto number = [](std::int64_t value) { return ConfigValue(value); };
   const std::map<std::string, ConfigValue, std::less<>> sizes = {
-      {"hidden_size", number(64)},         {"intermediate_size", number(96)},   {"num_hidden_layers", number(2)},
-      {"num_attention_heads", number(4)},  {"num_key_value_heads", number(2)},  {"head_dim", number(16)},
-      {"vocab_size", number(128)},         {"num_experts", number(4)},          {"num_local_experts", number(4)},
+      {"hidden_size", number(64)},           {"intermediate_size", number(96)},  {"num_hidden_layers", number(2)},
+      {"num_attention_heads", number(4)},    {"num_key_value_heads", number(2)}, {"head_dim", number(16)},
+      {"vocab_size", number(128)},           {"num_experts", number(4)},         {"num_local_experts", number(4)},
       {"moe_intermediate_size", number(24)}, {"num_experts_per_tok", number(2)}, {"n_routed_experts", number(4)},
   };
   ConfigValue::Object fields;
@@ -92,7 +94,10 @@ ConfigValue sample_config(const adapters::Family& family) {
     if (sizes.find(name) == sizes.end()) {
       ErrorFacts facts;
       facts.hint = "give the model's own: --config config.json";
-      throw Error(ErrorCode::usage, "family " + std::string(family.name) + " needs " + std::string(name) + ", for which no sample value is at hand", facts);
+      throw Error(ErrorCode::usage,
+                  "family " + std::string(family.name) + " needs " + std::string(name) +
+                      ", for which no sample value is at hand",
+                  facts);
     }
   }
   if (!family.config_root.empty()) {
@@ -144,8 +149,11 @@ std::vector<MappingRow> mapping_rows(const Schema& schema) {
       row.stored = pattern_of(stored.key, stored.layer);
       row.stored_part = part_text(schema.stored_view(binding), schema.shape_of(stored));
     }
-    row.kind = binding.kind == BindingKind::primary ? "primary" : binding.kind == BindingKind::alias ? "alias" : "constant";
-    const std::string text = row.stored + '\n' + row.stored_part + '\n' + row.native + '\n' + row.native_part + '\n' + row.kind;
+    row.kind = binding.kind == BindingKind::primary ? "primary"
+               : binding.kind == BindingKind::alias ? "alias"
+                                                    : "constant";
+    const std::string text =
+        row.stored + '\n' + row.stored_part + '\n' + row.native + '\n' + row.native_part + '\n' + row.kind;
     const auto [place, is_new] = seen.emplace(text, rows.size());
     if (is_new) {
       rows.push_back(std::move(row));
@@ -158,8 +166,10 @@ std::vector<MappingRow> mapping_rows(const Schema& schema) {
 int show(const std::string& name, const std::string& config_path, Console& console) {
   const adapters::Detection detection = adapters::detect(nullptr, Catalog{}, name);
   const adapters::Family& family = *detection.family;
-  const ConfigValue config = config_path.empty() ? sample_config(family)
-                                                 : ConfigValue::parse(read_text_file(config_path, limits::config_bytes_max), std::filesystem::path(config_path).filename().string());
+  const ConfigValue config = config_path.empty()
+                                 ? sample_config(family)
+                                 : ConfigValue::parse(read_text_file(config_path, limits::config_bytes_max),
+                                                      std::filesystem::path(config_path).filename().string());
   const adapters::Detection complete = adapters::detect(&config, Catalog{}, name);
   if (!complete.missing_fields.empty()) {
     ErrorFacts facts;
@@ -176,10 +186,17 @@ int show(const std::string& name, const std::string& config_path, Console& conso
   const std::vector<MappingRow> rows = mapping_rows(schema);
   if (console.is_json()) {
     JsonWriter json([&console](std::string_view text) { console.out(text); });
-    json.begin_object().member("schema", "weightproof.mapping/1").member("family", family.name).member("tied", form.is_tied);
+    json.begin_object()
+        .member("schema", "weightproof.mapping/1")
+        .member("family", family.name)
+        .member("tied", form.is_tied);
     json.name("rows").begin_array();
     for (const MappingRow& row : rows) {
-      json.begin_object().compact().member("stored", row.stored).member("stored_part", row.stored_part).member("native", row.native);
+      json.begin_object()
+          .compact()
+          .member("stored", row.stored)
+          .member("stored_part", row.stored_part)
+          .member("native", row.native);
       json.member("native_part", row.native_part).member("kind", row.kind).member("count", row.count).end_object();
     }
     json.end_array().name("drops").begin_array();
@@ -192,8 +209,10 @@ int show(const std::string& name, const std::string& config_path, Console& conso
     return k_exit_done;
   }
   console.line(console.styled(Tone::strong, std::string(family.name)) + ": " + std::string(family.title));
-  console.line("model types " + joined(family.model_types) + "; head and embedding: " + std::string(policy_text(family)));
-  console.line(config_path.empty() ? "sizes of a small sample configuration; --config FILE shows a real one" : "sizes of " + printable(config_path));
+  console.line("model types " + joined(family.model_types) +
+               "; head and embedding: " + std::string(policy_text(family)));
+  console.line(config_path.empty() ? "sizes of a small sample configuration; --config FILE shows a real one"
+                                   : "sizes of " + printable(config_path));
   console.line();
   std::size_t stored_width = 6;
   std::size_t native_width = 6;
@@ -205,9 +224,11 @@ int show(const std::string& name, const std::string& config_path, Console& conso
     text.append(text.size() < width ? width - text.size() : 0, ' ');
     return text;
   };
-  console.line(console.styled(Tone::muted, cell("stored", stored_width) + "  " + cell("native", native_width) + "  part"));
+  console.line(
+      console.styled(Tone::muted, cell("stored", stored_width) + "  " + cell("native", native_width) + "  part"));
   for (const MappingRow& row : rows) {
-    std::string part = row.native_part == row.stored_part ? row.native_part : row.stored_part + " -> " + row.native_part;
+    std::string part =
+        row.native_part == row.stored_part ? row.native_part : row.stored_part + " -> " + row.native_part;
     if (row.kind != "primary") {
       part += " (" + row.kind + ")";
     }
@@ -217,7 +238,8 @@ int show(const std::string& name, const std::string& config_path, Console& conso
     console.line(cell(row.stored, stored_width) + "  " + cell(row.native, native_width) + "  " + part);
   }
   for (const Tie& tie : schema.ties()) {
-    console.line(cell(tie.stored_alias, stored_width) + "  " + console.styled(Tone::muted, "the same tensor as the embedding; may be left out"));
+    console.line(cell(tie.stored_alias, stored_width) + "  " +
+                 console.styled(Tone::muted, "the same tensor as the embedding; may be left out"));
   }
   for (const Drop& drop : schema.drops()) {
     console.line(cell(drop.pattern, stored_width) + "  " + console.styled(Tone::muted, "not loaded: " + drop.reason));

@@ -14,7 +14,8 @@
 
 namespace weightproof::suites::cli {
 
-/// A checkpoint without failing diagnostics, and what its family makes of it. Not movable: the parts refer to each other.
+/// A checkpoint without failing diagnostics, and what its family makes of it. Not movable: the parts refer to each
+/// other.
 struct OpenedCheckpoint {
   OpenedCheckpoint(const std::string& path, const Arguments& arguments);
   OpenedCheckpoint(const OpenedCheckpoint&) = delete;

@@ -14,7 +14,8 @@
 namespace weightproof::suites::cli {
 namespace {
 
-[[noreturn]] void io_failure(const std::string& what, const std::filesystem::path& path, const std::string& why, const char* hint) {
+[[noreturn]] void io_failure(const std::string& what, const std::filesystem::path& path, const std::string& why,
+                             const char* hint) {
   ErrorFacts facts;
   facts.file = path.filename().string();
   facts.hint = hint;
@@ -38,14 +39,17 @@ VerifyOptions verify_options(const Arguments& arguments, Console& console) {
   options.is_strict = arguments.flag("--strict");
   options.threads = thread_count(arguments.count("--threads").value_or(0));
   options.command = arguments.command();
-  options.progress = [&console](std::string_view what, std::uint64_t done, std::uint64_t total) { console.progress(what, done, total); };
+  options.progress = [&console](std::string_view what, std::uint64_t done, std::uint64_t total) {
+    console.progress(what, done, total);
+  };
   return options;
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::size_t bytes_max) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file || std::filesystem::is_directory(path)) {
-    io_failure("cannot read", path, errno == 0 ? "not a file" : std::strerror(errno), "give a file that exists and can be read");
+    io_failure("cannot read", path, errno == 0 ? "not a file" : std::strerror(errno),
+               "give a file that exists and can be read");
   }
   const auto size = static_cast<std::uint64_t>(file.tellg());
   if (size > bytes_max) {
@@ -53,7 +57,8 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t bytes_
     facts.file = path.filename().string();
     facts.expected = grouped(bytes_max);
     facts.actual = grouped(size);
-    throw Error(ErrorCode::limit_exceeded, path.string() + " has " + grouped(size) + " bytes; at most " + grouped(bytes_max) + " are read", facts);
+    throw Error(ErrorCode::limit_exceeded,
+                path.string() + " has " + grouped(size) + " bytes; at most " + grouped(bytes_max) + " are read", facts);
   }
   std::string text(static_cast<std::size_t>(size), '\0');
   file.seekg(0);

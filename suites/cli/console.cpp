@@ -151,7 +151,9 @@ void Console::error(const Error& error, std::string_view verb) {
     return;
   }
   const ErrorFacts& facts = error.facts();
-  const auto text_or_null = [](std::string_view text) { return text.empty() ? reports::Value() : reports::Value(text); };
+  const auto text_or_null = [](std::string_view text) {
+    return text.empty() ? reports::Value() : reports::Value(text);
+  };
   reports::ErrorRecord record;
   record.code = to_string(error.code());
   record.error_class = format_name_of(error.code());

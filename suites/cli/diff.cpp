@@ -15,7 +15,9 @@ constexpr std::size_t k_listed_max = 40;
 
 void write_json(const StateDifference& difference, const Tolerance& tolerance, Console& console) {
   JsonWriter json([&console](std::string_view text) { console.out(text); });
-  json.begin_object().member("schema", "weightproof.diff/1").member("verdict", difference.is_within() ? "pass" : "fail");
+  json.begin_object()
+      .member("schema", "weightproof.diff/1")
+      .member("verdict", difference.is_within() ? "pass" : "fail");
   const auto list = [&json](const char* name, const std::vector<std::string>& keys) {
     json.name(name).begin_array();
     for (const std::string& key : keys) {
@@ -25,7 +27,13 @@ void write_json(const StateDifference& difference, const Tolerance& tolerance, C
   };
   list("only_in_a", difference.only_in_a);
   list("only_in_b", difference.only_in_b);
-  json.name("tolerance").begin_object().compact().member("ulp", tolerance.ulp).member("rtol", tolerance.rtol).member("atol", tolerance.atol).end_object();
+  json.name("tolerance")
+      .begin_object()
+      .compact()
+      .member("ulp", tolerance.ulp)
+      .member("rtol", tolerance.rtol)
+      .member("atol", tolerance.atol)
+      .end_object();
   json.name("summary").begin_object().compact();
   for (const Equality equality : {Equality::equal, Equality::equal_values, Equality::within, Equality::different}) {
     json.member(to_string(equality), difference.count(equality));
@@ -84,14 +92,16 @@ void write_json(const StateDifference& difference, const Tolerance& tolerance, C
 std::string row_text(const TensorDifference& row) {
   std::string out = printable(row.key) + ": ";
   if (row.shape_a != row.shape_b) {
-    return out + to_string(row.shape_a) + " against " + to_string(row.shape_b) + (row.explanation == "transposed" ? ", transposed" : "");
+    return out + to_string(row.shape_a) + " against " + to_string(row.shape_b) +
+           (row.explanation == "transposed" ? ", transposed" : "");
   }
   out += counted(row.differing, "element", "elements") + " of " + grouped(row.elements);
   if (row.dtype_a != row.dtype_b) {
     out += ", " + row.dtype_a + " against " + row.dtype_b;
   }
   if (row.first) {
-    out += ", first at " + to_string(coordinate_of(row.shape_a, *row.first)) + ": " + row.first_a + " against " + row.first_b;
+    out += ", first at " + to_string(coordinate_of(row.shape_a, *row.first)) + ": " + row.first_a + " against " +
+           row.first_b;
   }
   if (row.max_ulp) {
     out += ", at most " + grouped(*row.max_ulp) + " ulp";
@@ -110,7 +120,8 @@ void write_text(const StateDifference& difference, Console& console) {
       counts += (counts.empty() ? "" : ", ") + grouped(count) + " " + name;
     }
   }
-  console.line(console.styled(is_within ? Tone::pass : Tone::fail, is_within ? "SAME" : "DIFFERENT") + "  " + (counts.empty() ? std::string("no tensor in both") : counts));
+  console.line(console.styled(is_within ? Tone::pass : Tone::fail, is_within ? "SAME" : "DIFFERENT") + "  " +
+               (counts.empty() ? std::string("no tensor in both") : counts));
   const auto list = [&console](const char* side, const std::vector<std::string>& keys) {
     for (std::size_t i = 0; i < std::min(keys.size(), k_listed_max); ++i) {
       console.line("  " + std::string(side) + "  " + printable(keys[i]));
@@ -127,7 +138,10 @@ void write_text(const StateDifference& difference, Console& console) {
       continue;
     }
     if (++shown <= k_listed_max) {
-      console.line("  " + console.styled(row.equality == Equality::different ? Tone::fail : Tone::muted, std::string(to_string(row.equality))) + "  " + row_text(row));
+      console.line("  " +
+                   console.styled(row.equality == Equality::different ? Tone::fail : Tone::muted,
+                                  std::string(to_string(row.equality))) +
+                   "  " + row_text(row));
     }
   }
   if (shown > k_listed_max) {
@@ -146,8 +160,9 @@ int run_diff(const Arguments& arguments, Console& console) {
   const OpenedCheckpoint b(arguments.positionals()[1], arguments);
   const auto left = a.decode(arguments);
   const auto right = b.decode(arguments);
-  const StateDifference difference = compare_states(*left, *right, tolerance, asked_threads(arguments),
-                                                    [&console](std::uint64_t done, std::uint64_t total) { console.progress("comparing", done, total); });
+  const StateDifference difference = compare_states(
+      *left, *right, tolerance, asked_threads(arguments),
+      [&console](std::uint64_t done, std::uint64_t total) { console.progress("comparing", done, total); });
   console.end_progress();
   if (console.is_json()) {
     write_json(difference, tolerance, console);

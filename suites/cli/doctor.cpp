@@ -47,16 +47,23 @@ int run_doctor(const Arguments&, Console& console) {
     left.append(left.size() < 16 ? 16 - left.size() : 1, ' ');
     console.line(console.styled(Tone::muted, left) + text);
   };
-  const auto size = [](const std::optional<std::uint64_t>& bytes, const char* otherwise) { return bytes ? human_bytes(*bytes) : std::string(otherwise); };
+  const auto size = [](const std::optional<std::uint64_t>& bytes, const char* otherwise) {
+    return bytes ? human_bytes(*bytes) : std::string(otherwise);
+  };
   row("weightproof", WEIGHTPROOF_VERSION ", built with " + machine.compiler);
   row("system", machine.system);
-  row("cpu", (machine.cpu.empty() ? std::string("not told by the system") : machine.cpu) + ", " + counted(machine.threads, "thread", "threads"));
+  row("cpu", (machine.cpu.empty() ? std::string("not told by the system") : machine.cpu) + ", " +
+                 counted(machine.threads, "thread", "threads"));
   row("cpu features", machine.cpu_features.empty() ? "none that matter here" : machine.cpu_features);
-  row("memory", size(machine.memory_bytes, "not told") + ", of which " + size(machine.memory_available_bytes, "not told") + " available");
+  row("memory", size(machine.memory_bytes, "not told") + ", of which " +
+                    size(machine.memory_available_bytes, "not told") + " available");
   row("memory limit", size(machine.cgroup_limit_bytes, "none set by a control group"));
   row("gpu", machine.gpu.empty() ? "none: " + machine.gpu_reason : machine.gpu);
   row("file system", file_system.empty() ? "not told" : file_system + " (current directory)");
-  row("subnormals", keeps ? "kept, as they must be" : console.styled(Tone::fail, "flushed to zero: values would be lost; see `weightproof explain value.float_mode`"));
+  row("subnormals",
+      keeps ? "kept, as they must be"
+            : console.styled(Tone::fail,
+                             "flushed to zero: values would be lost; see `weightproof explain value.float_mode`"));
   return k_exit_done;
 }
 

@@ -41,7 +41,13 @@ void list_all(Console& console) {
     JsonWriter json([&console](std::string_view text) { console.out(text); });
     json.begin_object().member("schema", "weightproof.explain/1").name("checks").begin_array();
     for (const CheckInfo& info : all_checks()) {
-      json.begin_object().compact().member("id", info.id).member("summary", info.summary).member("severity", info.severities).member("needs", info.needs).end_object();
+      json.begin_object()
+          .compact()
+          .member("id", info.id)
+          .member("summary", info.summary)
+          .member("severity", info.severities)
+          .member("needs", info.needs)
+          .end_object();
     }
     json.end_array().name("errors").begin_array();
     for (const ErrorPage& page : error_pages()) {
@@ -66,7 +72,9 @@ void list_all(Console& console) {
   for (const ErrorPage& page : error_pages()) {
     std::string left = "  " + std::string(page.code);
     left.append(left.size() < 32 ? 32 - left.size() : 1, ' ');
-    console.line(left + std::string(page.meaning.substr(0, page.meaning.find(". ") == std::string_view::npos ? page.meaning.size() : page.meaning.find(". ") + 1)));
+    console.line(left + std::string(page.meaning.substr(0, page.meaning.find(". ") == std::string_view::npos
+                                                               ? page.meaning.size()
+                                                               : page.meaning.find(". ") + 1)));
   }
 }
 
@@ -115,14 +123,16 @@ int run_explain(const Arguments& arguments, Console& console) {
   if (const CheckPage* page = find_check_page(asked)) {
     const CheckInfo& info = *find_check(asked);
     const std::string_view needs = info.needs.empty() ? std::string_view("nothing") : info.needs;
-    const std::array sections = {Section{"what_it_means", page->meaning}, Section{"why_it_matters", page->importance}, Section{"example", page->example},
-                                 Section{"how_to_mend_it", page->remedy}, Section{"severity", info.severities}, Section{"needs", needs}};
+    const std::array sections = {Section{"what_it_means", page->meaning}, Section{"why_it_matters", page->importance},
+                                 Section{"example", page->example},       Section{"how_to_mend_it", page->remedy},
+                                 Section{"severity", info.severities},    Section{"needs", needs}};
     write_page(console, info.id, info.summary, sections);
     return k_exit_done;
   }
   if (const ErrorPage* page = find_error_page(asked)) {
     const ErrorCode code = *error_code_from_string(page->code);
-    const std::array sections = {Section{"what_it_means", page->meaning}, Section{"how_to_mend_it", page->remedy}, Section{"class", to_string(class_of(code))},
+    const std::array sections = {Section{"what_it_means", page->meaning}, Section{"how_to_mend_it", page->remedy},
+                                 Section{"class", to_string(class_of(code))},
                                  Section{"format_name", format_name_of(code)}, Section{"reported_by", check_of(code)}};
     write_page(console, page->code, "error code", sections);
     return k_exit_done;
@@ -136,7 +146,8 @@ int run_explain(const Arguments& arguments, Console& console) {
   }
   const std::string_view near = nearest(asked, names);
   ErrorFacts facts;
-  facts.hint = near.empty() ? "`weightproof explain` lists all checks and codes" : "did you mean " + std::string(near) + "?";
+  facts.hint =
+      near.empty() ? "`weightproof explain` lists all checks and codes" : "did you mean " + std::string(near) + "?";
   throw Error(ErrorCode::usage, "no check and no error code is called '" + printable(asked) + "'", facts);
 }
 

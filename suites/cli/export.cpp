@@ -45,7 +45,9 @@ void write_value(JsonWriter& json, const ConfigValue& value) {
   }
 }
 
-std::string_view config_name(DType dtype) { return dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16"; }
+std::string_view config_name(DType dtype) {
+  return dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
+}
 
 // config.json of the result: the dtype it holds, and no word of a quantization that is gone.
 ConfigValue edited_config(const ConfigValue& config, std::optional<DType> dtype, bool is_decoded) {
@@ -66,7 +68,8 @@ ConfigValue edited_config(const ConfigValue& config, std::optional<DType> dtype,
 }
 
 bool is_weight_file(const std::string& name) {
-  for (const std::string_view ending : {".safetensors", ".bin", ".pt", ".pth", ".index.json", ".gguf", ".h5", ".msgpack", ".onnx"}) {
+  for (const std::string_view ending :
+       {".safetensors", ".bin", ".pt", ".pth", ".index.json", ".gguf", ".h5", ".msgpack", ".onnx"}) {
     if (name.size() >= ending.size() && name.ends_with(ending)) {
       return true;
     }
@@ -75,7 +78,8 @@ bool is_weight_file(const std::string& name) {
 }
 
 // What goes along: everything small beside the weights that is a plain file.
-std::vector<save::CarriedFile> carried_files(const storage::Checkpoint& checkpoint, std::optional<DType> dtype, bool is_decoded) {
+std::vector<save::CarriedFile> carried_files(const storage::Checkpoint& checkpoint, std::optional<DType> dtype,
+                                             bool is_decoded) {
   std::vector<save::CarriedFile> out;
   if (checkpoint.kind == storage::CheckpointKind::single_file && checkpoint.files.empty()) {
     return out;
@@ -83,10 +87,12 @@ std::vector<save::CarriedFile> carried_files(const storage::Checkpoint& checkpoi
   for (const std::string& name : checkpoint.files) {
     const std::filesystem::path path = checkpoint.root / name;
     std::error_code error;
-    if (is_weight_file(name) || name.starts_with(".") || !std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) > k_carried_bytes_max) {
+    if (is_weight_file(name) || name.starts_with(".") || !std::filesystem::is_regular_file(path, error) ||
+        std::filesystem::file_size(path, error) > k_carried_bytes_max) {
       continue;
     }
-    if (is_decoded && (name == "hf_quant_config.json" || name == "quantize_config.json" || name == "quant_config.json")) {
+    if (is_decoded &&
+        (name == "hf_quant_config.json" || name == "quantize_config.json" || name == "quant_config.json")) {
       continue;
     }
     std::string text = read_text_file(path, k_carried_bytes_max);
@@ -102,13 +108,19 @@ std::vector<save::CarriedFile> carried_files(const storage::Checkpoint& checkpoi
   return out;
 }
 
-void write_result(const save::ExportResult& result, const std::string& target, const DecodedState& state, Console& console) {
+void write_result(const save::ExportResult& result, const std::string& target, const DecodedState& state,
+                  Console& console) {
   const std::vector<std::string> schemes = state.schemes();
   if (console.is_json()) {
     JsonWriter json([&console](std::string_view text) { console.out(text); });
     json.begin_object().member("schema", "weightproof.export/1").name("files").begin_array();
     for (const save::ExportedFile& file : result.files) {
-      json.begin_object().compact().member("name", file.name).member("bytes", file.bytes).member("tensors", file.tensors).end_object();
+      json.begin_object()
+          .compact()
+          .member("name", file.name)
+          .member("bytes", file.bytes)
+          .member("tensors", file.tensors)
+          .end_object();
     }
     json.end_array().name("index");
     if (result.index_name.empty()) {
@@ -116,8 +128,13 @@ void write_result(const save::ExportResult& result, const std::string& target, c
     } else {
       json.value(result.index_name);
     }
-    json.member("tensors", state.tensors().size()).member("total_size", result.total_size).member("total_parameters", result.total_parameters);
-    json.member("bytes_written", result.bytes_written).member("bytes_verified", result.bytes_verified).name("decoded").begin_array();
+    json.member("tensors", state.tensors().size())
+        .member("total_size", result.total_size)
+        .member("total_parameters", result.total_parameters);
+    json.member("bytes_written", result.bytes_written)
+        .member("bytes_verified", result.bytes_verified)
+        .name("decoded")
+        .begin_array();
     for (const std::string& scheme : schemes) {
       json.value(scheme);
     }
@@ -126,7 +143,8 @@ void write_result(const save::ExportResult& result, const std::string& target, c
     console.out("\n");
     return;
   }
-  console.line(counted(state.tensors().size(), "tensor", "tensors") + ", " + human_bytes(result.total_size) + ", written to " + counted(result.files.size(), "file", "files") + " in " + printable(target));
+  console.line(counted(state.tensors().size(), "tensor", "tensors") + ", " + human_bytes(result.total_size) +
+               ", written to " + counted(result.files.size(), "file", "files") + " in " + printable(target));
   if (!schemes.empty()) {
     std::string names;
     for (const std::string& scheme : schemes) {
@@ -134,7 +152,8 @@ void write_result(const save::ExportResult& result, const std::string& target, c
     }
     console.line("decoded from " + names);
   }
-  console.line(result.bytes_verified > 0 ? "read back and compared: " + human_bytes(result.bytes_verified) : "not read back");
+  console.line(result.bytes_verified > 0 ? "read back and compared: " + human_bytes(result.bytes_verified)
+                                         : "not read back");
 }
 
 }  // namespace
@@ -163,12 +182,15 @@ int run_export(const Arguments& arguments, Console& console) {
   options.replace = arguments.flag("--replace") ? save::Replace::exchange : save::Replace::never;
   if (arguments.has("--shards-like")) {
     storage::SelectionOptions selection;
-    options.layout = save::layout_of(storage::open_checkpoint(arguments.text("--shards-like"), selection, options.threads));
+    options.layout =
+        save::layout_of(storage::open_checkpoint(arguments.text("--shards-like"), selection, options.threads));
   }
   const plan::TargetDType asked = target_dtype(arguments);
   std::optional<DType> declared;
   if (asked != plan::TargetDType::stored) {
-    declared = asked == plan::TargetDType::f32 ? DType::f32 : asked == plan::TargetDType::f16 ? DType::f16 : DType::bf16;
+    declared = asked == plan::TargetDType::f32   ? DType::f32
+               : asked == plan::TargetDType::f16 ? DType::f16
+                                                 : DType::bf16;
   }
   options.carried = carried_files(opened.checkpoint, declared, !state->schemes().empty());
   options.progress = [&console](std::uint64_t done, std::uint64_t total) { console.progress("writing", done, total); };

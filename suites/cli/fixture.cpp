@@ -61,7 +61,10 @@ int list(Console& console) {
     for (const fixtures::CorruptionOperator& row : fixtures::corruption_operators()) {
       const fixtures::GenerateOptions twin = fixtures::clean_twin(row);
       json.begin_object().compact().member("name", row.name).member("check", row.check).member("status", row.status);
-      json.member("family", twin.family).member("preset", twin.preset).member("needs_twin", row.needs_twin).end_object();
+      json.member("family", twin.family)
+          .member("preset", twin.preset)
+          .member("needs_twin", row.needs_twin)
+          .end_object();
     }
     json.end_array().end_object();
     json.flush();
@@ -82,7 +85,9 @@ int list(Console& console) {
   }
   console.line("\n" + console.styled(Tone::strong, "faults and the checks that must notice them"));
   for (const fixtures::CorruptionOperator& fault : fixtures::corruption_operators()) {
-    row(std::string(fault.name), std::string(fault.check) + (fault.status == "fail" ? std::string() : " (" + std::string(fault.status) + ")"), 34);
+    row(std::string(fault.name),
+        std::string(fault.check) + (fault.status == "fail" ? std::string() : " (" + std::string(fault.status) + ")"),
+        34);
   }
   return k_exit_done;
 }
@@ -157,8 +162,15 @@ int run_fixture(const Arguments& arguments, Console& console) {
   const fixtures::CorruptionOperator* fault = fixtures::find_corruption(fault_name);
   if (console.is_json()) {
     JsonWriter json([&console](std::string_view text) { console.out(text); });
-    json.begin_object().member("schema", "weightproof.fixture/1").member("family", options.family).member("preset", options.preset);
-    json.member("seed", options.seed).member("tensors", made.tensors.size()).member("bytes", made.total_bytes).name("files").begin_array();
+    json.begin_object()
+        .member("schema", "weightproof.fixture/1")
+        .member("family", options.family)
+        .member("preset", options.preset);
+    json.member("seed", options.seed)
+        .member("tensors", made.tensors.size())
+        .member("bytes", made.total_bytes)
+        .name("files")
+        .begin_array();
     for (const std::string& file : made.files) {
       json.value(file);
     }
@@ -166,7 +178,12 @@ int run_fixture(const Arguments& arguments, Console& console) {
     if (fault == nullptr) {
       json.null();
     } else {
-      json.begin_object().member("name", fault->name).member("check", fault->check).member("status", fault->status).name("subjects").begin_array();
+      json.begin_object()
+          .member("name", fault->name)
+          .member("check", fault->check)
+          .member("status", fault->status)
+          .name("subjects")
+          .begin_array();
       for (const std::string& subject : made.subjects) {
         json.value(subject);
       }
@@ -177,14 +194,16 @@ int run_fixture(const Arguments& arguments, Console& console) {
     console.out("\n");
     return k_exit_done;
   }
-  console.line("made " + options.family + " " + options.preset + ": " + counted(made.tensors.size(), "tensor", "tensors") + ", " + human_bytes(made.total_bytes) + ", " +
+  console.line("made " + options.family + " " + options.preset + ": " +
+               counted(made.tensors.size(), "tensor", "tensors") + ", " + human_bytes(made.total_bytes) + ", " +
                counted(made.files.size(), "file", "files") + " in " + printable(directory.string()));
   if (fault != nullptr) {
     std::string subjects;
     for (const std::string& subject : made.subjects) {
       subjects += (subjects.empty() ? "" : ", ") + printable(subject);
     }
-    console.line("broken by " + std::string(fault->name) + ": " + std::string(fault->check) + " must report " + (subjects.empty() ? std::string("it") : subjects));
+    console.line("broken by " + std::string(fault->name) + ": " + std::string(fault->check) + " must report " +
+                 (subjects.empty() ? std::string("it") : subjects));
   }
   if (!console.is_quiet()) {
     console.line("next: weightproof verify " + printable(directory.string()));

@@ -36,7 +36,8 @@ std::vector<CheckRecord> find_problems(Context& context) {
   return problems;
 }
 
-void write_json(const Context& context, const reports::CheckpointInfo& info, const std::vector<CheckRecord>& problems, bool with_tensors, Console& console) {
+void write_json(const Context& context, const reports::CheckpointInfo& info, const std::vector<CheckRecord>& problems,
+                bool with_tensors, Console& console) {
   // The two blocks are those of a report, so they are taken from one.
   reports::Report report;
   report.checkpoint = info;
@@ -92,7 +93,8 @@ void write_files(const storage::Checkpoint& checkpoint, Console& console) {
     const storage::Shard& shard = checkpoint.shards[i];
     std::string text = printable(shard.name);
     if (shard.header && !shard.header->error) {
-      text += ": " + counted(shard.header->tensors.size(), "tensor", "tensors") + ", " + human_bytes(shard.header->file_bytes);
+      text += ": " + counted(shard.header->tensors.size(), "tensor", "tensors") + ", " +
+              human_bytes(shard.header->file_bytes);
     } else if (shard.header) {
       text += ": " + console.styled(Tone::fail, "cannot be read");
     } else if (!checkpoint.options.keys_only && !shard.exists) {
@@ -105,14 +107,18 @@ void write_files(const storage::Checkpoint& checkpoint, Console& console) {
   }
 }
 
-void write_text(const Context& context, const reports::CheckpointInfo& info, const std::vector<CheckRecord>& problems, bool with_tensors, Console& console) {
+void write_text(const Context& context, const reports::CheckpointInfo& info, const std::vector<CheckRecord>& problems,
+                bool with_tensors, Console& console) {
   console.line(console.styled(Tone::strong, printable(info.path)));
-  std::string size = info.format + ", " + counted(info.files, "file", "files") + ", " + counted(info.tensors, "tensor", "tensors");
+  std::string size =
+      info.format + ", " + counted(info.files, "file", "files") + ", " + counted(info.tensors, "tensor", "tensors");
   if (info.bytes > 0) {
     size += ", " + human_bytes(info.bytes) + " of weights";
   }
   write_row(console, "format", size);
-  write_row(console, "family", info.family + (context.detection.evidence.empty() ? std::string() : " (" + printable(context.detection.evidence) + ")"));
+  write_row(console, "family",
+            info.family + (context.detection.evidence.empty() ? std::string()
+                                                              : " (" + printable(context.detection.evidence) + ")"));
   if (!info.architectures.empty()) {
     std::string names;
     for (const std::string& name : info.architectures) {
@@ -138,14 +144,17 @@ void write_text(const Context& context, const reports::CheckpointInfo& info, con
     const CheckRecord& record = problems[i];
     const Tone tone = record.status == Status::warn ? Tone::warn : Tone::fail;
     const std::string& what = record.message.empty() ? record.reason : record.message;
-    write_row(console, i == 0 ? "problems" : "", console.styled(tone, std::string(to_string(record.status)) + " " + record.id) + ": " + printable(what, 600));
+    write_row(
+        console, i == 0 ? "problems" : "",
+        console.styled(tone, std::string(to_string(record.status)) + " " + record.id) + ": " + printable(what, 600));
   }
   if (with_tensors) {
     console.line();
     for (const StoredTensor& row : context.keys().tensors()) {
       std::string line = printable(row.key);
       if (row.is_described) {
-        line += "  " + std::string(name_of(row.dtype)) + " " + to_string(row.shape) + "  " + grouped(row.bytes) + " B at " + grouped(row.begin);
+        line += "  " + std::string(name_of(row.dtype)) + " " + to_string(row.shape) + "  " + grouped(row.bytes) +
+                " B at " + grouped(row.begin);
       }
       if (row.file < context.keys().files().size()) {
         line += "  " + printable(context.keys().files()[row.file]);
@@ -159,7 +168,8 @@ void write_text(const Context& context, const reports::CheckpointInfo& info, con
 
 int run_inspect(const Arguments& arguments, Console& console) {
   VerifyOptions options = verify_options(arguments, console);
-  const storage::Checkpoint checkpoint = storage::read_checkpoint(arguments.positionals().front(), options.selection, options.threads);
+  const storage::Checkpoint checkpoint =
+      storage::read_checkpoint(arguments.positionals().front(), options.selection, options.threads);
   Context context(options, checkpoint);
   const std::vector<CheckRecord> problems = find_problems(context);
   const reports::CheckpointInfo info = checkpoint_info(context);

@@ -18,7 +18,9 @@ constexpr std::size_t k_listed_max = 20;
 int report_check(const ManifestDifference& difference, const std::string& file, Console& console) {
   if (console.is_json()) {
     JsonWriter json([&console](std::string_view text) { console.out(text); });
-    json.begin_object().member("schema", "weightproof.manifest-check/1").member("verdict", difference.is_empty() ? "pass" : "fail");
+    json.begin_object()
+        .member("schema", "weightproof.manifest-check/1")
+        .member("verdict", difference.is_empty() ? "pass" : "fail");
     json.member("equal", difference.equal);
     const auto list = [&json](const char* name, const std::vector<std::string>& keys) {
       json.name(name).begin_array();
@@ -34,7 +36,8 @@ int report_check(const ManifestDifference& difference, const std::string& file, 
     json.flush();
     console.out("\n");
   } else if (difference.is_empty()) {
-    console.line(console.styled(Tone::pass, "PASS") + "  " + counted(difference.equal, "tensor is as", "tensors are as") + " recorded in " + printable(file));
+    console.line(console.styled(Tone::pass, "PASS") + "  " +
+                 counted(difference.equal, "tensor is as", "tensors are as") + " recorded in " + printable(file));
   } else {
     console.line(console.styled(Tone::fail, "FAIL") + "  not as recorded in " + printable(file));
     const auto list = [&console](const char* what, const std::vector<std::string>& keys) {
@@ -63,7 +66,9 @@ int run_manifest(const Arguments& arguments, Console& console) {
     if (expected.layout != "hf") {
       ErrorFacts facts;
       facts.hint = "write the manifest in the layout of the files";
-      throw Error(ErrorCode::usage, check_file + " records the " + printable(expected.layout) + " layout, which is not compared yet", facts);
+      throw Error(ErrorCode::usage,
+                  check_file + " records the " + printable(expected.layout) + " layout, which is not compared yet",
+                  facts);
     }
     if (arguments.text("--dtype", "stored") != expected.dtype) {
       ErrorFacts facts;
@@ -75,8 +80,11 @@ int run_manifest(const Arguments& arguments, Console& console) {
   const auto state = opened.decode(arguments);
   Manifest manifest;
   manifest.dtype = arguments.text("--dtype", "stored");
-  manifest.family = opened.detection.family == nullptr ? std::string("identity") : std::string(opened.detection.family->name);
-  manifest.tensors = digest_all(*state, asked_threads(arguments), [&console](std::uint64_t done, std::uint64_t total) { console.progress("digesting", done, total); });
+  manifest.family =
+      opened.detection.family == nullptr ? std::string("identity") : std::string(opened.detection.family->name);
+  manifest.tensors = digest_all(*state, asked_threads(arguments), [&console](std::uint64_t done, std::uint64_t total) {
+    console.progress("digesting", done, total);
+  });
   console.end_progress();
   if (!check_file.empty()) {
     return report_check(compare_manifests(expected.tensors, manifest.tensors), check_file, console);
@@ -97,8 +105,10 @@ int run_manifest(const Arguments& arguments, Console& console) {
     return k_exit_done;
   }
   if (!console.is_quiet()) {
-    console.line(counted(manifest.tensors.size(), "tensor", "tensors") + ", " + human_bytes(state->bytes()) + " digested; written to " + printable(out));
-    console.line("next: weightproof manifest " + printable(arguments.positionals().front()) + " --check " + printable(out));
+    console.line(counted(manifest.tensors.size(), "tensor", "tensors") + ", " + human_bytes(state->bytes()) +
+                 " digested; written to " + printable(out));
+    console.line("next: weightproof manifest " + printable(arguments.positionals().front()) + " --check " +
+                 printable(out));
   }
   return k_exit_done;
 }

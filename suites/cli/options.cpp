@@ -57,12 +57,14 @@ void check_value(const OptionSpec& option, const std::string& value, const std::
       return;
     case OptionKind::number:
       if (!parse_number(value)) {
-        usage_error(shown_name + " wants a number, not '" + printable(value) + "'", "give one that is not negative, as in 1e-5");
+        usage_error(shown_name + " wants a number, not '" + printable(value) + "'",
+                    "give one that is not negative, as in 1e-5");
       }
       return;
     case OptionKind::bytes:
       if (!parse_bytes(value)) {
-        usage_error(shown_name + " wants a size, not '" + printable(value) + "'", "sizes are written 4096, 64MiB or 5GB");
+        usage_error(shown_name + " wants a size, not '" + printable(value) + "'",
+                    "sizes are written 4096, 64MiB or 5GB");
       }
       return;
     case OptionKind::choice: {
@@ -73,14 +75,16 @@ void check_value(const OptionSpec& option, const std::string& value, const std::
         }
       }
       const std::string_view near = nearest(value, choices);
-      usage_error(shown_name + " cannot be '" + printable(value) + "'",
-                  near.empty() ? "it can be one of " + joined(choices, ", ") : "did you mean " + std::string(near) + "?");
+      usage_error(
+          shown_name + " cannot be '" + printable(value) + "'",
+          near.empty() ? "it can be one of " + joined(choices, ", ") : "did you mean " + std::string(near) + "?");
     }
     case OptionKind::text:
     case OptionKind::texts:
     case OptionKind::path:
       if (value.empty()) {
-        usage_error(shown_name + " wants a value", "give one, as in " + std::string(option.name) + " " + std::string(option.value));
+        usage_error(shown_name + " wants a value",
+                    "give one, as in " + std::string(option.name) + " " + std::string(option.value));
       }
       return;
     case OptionKind::flag:
@@ -178,7 +182,9 @@ std::optional<std::uint64_t> Arguments::bytes(std::string_view option) const {
   return has(option) ? parse_bytes(text(option)) : std::nullopt;
 }
 
-std::optional<double> Arguments::number(std::string_view option) const { return has(option) ? parse_number(text(option)) : std::nullopt; }
+std::optional<double> Arguments::number(std::string_view option) const {
+  return has(option) ? parse_number(text(option)) : std::nullopt;
+}
 
 std::vector<Arguments::Relaxation> Arguments::given() const {
   std::vector<Relaxation> out;

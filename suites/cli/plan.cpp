@@ -18,7 +18,8 @@ void write_checkpoint(JsonWriter& json, const OpenedCheckpoint& opened) {
   const storage::Checkpoint& checkpoint = opened.checkpoint;
   json.name("checkpoint").begin_object().member("path", checkpoint.display_path);
   json.member("format", "safetensors, " + std::string(to_string(checkpoint.kind)));
-  json.member("family", opened.detection.family == nullptr ? std::string_view("identity") : opened.detection.family->name);
+  json.member("family",
+              opened.detection.family == nullptr ? std::string_view("identity") : opened.detection.family->name);
   json.name("architectures").begin_array();
   if (checkpoint.config) {
     if (const ConfigValue* list = checkpoint.config->find("architectures")) {
@@ -29,7 +30,10 @@ void write_checkpoint(JsonWriter& json, const OpenedCheckpoint& opened) {
       }
     }
   }
-  json.end_array().member("files", checkpoint.shards.size()).member("tensors", checkpoint.catalog.size()).member("bytes", checkpoint.catalog.bytes());
+  json.end_array()
+      .member("files", checkpoint.shards.size())
+      .member("tensors", checkpoint.catalog.size())
+      .member("bytes", checkpoint.catalog.bytes());
   std::map<std::string_view, std::uint64_t> dtypes;
   for (const StoredTensor& row : checkpoint.catalog.tensors()) {
     ++dtypes[name_of(row.dtype)];
@@ -81,8 +85,15 @@ void write_tensors(JsonWriter& json, const plan::Plan& plan) {
         reason = move.reason;
       }
     }
-    json.begin_object().compact().member("key", tensor.key).member("route", to_string(route)).member("reason", to_string(reason));
-    json.member("stored_bytes", stored_bytes_of(plan, tensor)).member("native_dtype", name_of(tensor.dtype)).name("shape").begin_array();
+    json.begin_object()
+        .compact()
+        .member("key", tensor.key)
+        .member("route", to_string(route))
+        .member("reason", to_string(reason));
+    json.member("stored_bytes", stored_bytes_of(plan, tensor))
+        .member("native_dtype", name_of(tensor.dtype))
+        .name("shape")
+        .begin_array();
     for (const std::uint64_t extent : plan.shape_of(tensor)) {
       json.value(extent);
     }
@@ -108,25 +119,48 @@ void write_json(const OpenedCheckpoint& opened, const plan::Plan& plan, Console&
   for (const plan::Unread& rule : plan.unread()) {
     dropped += rule.bytes;
   }
-  json.name("coverage").begin_object().member("native_tensors", proof.native_proved + proof.faults.size()).member("exact", proof.native_proved);
+  json.name("coverage")
+      .begin_object()
+      .member("native_tensors", proof.native_proved + proof.faults.size())
+      .member("exact", proof.native_proved);
   json.member("holes", holes).member("overlaps", overlaps).member("undecided", undecided);
   json.member("stored_bytes", plan.catalog().bytes()).member("dropped_bytes", dropped).end_object();
   const plan::Memory& memory = plan.memory();
   const auto write_memory = [&json, &memory] {
-    json.name("predicted_peak").begin_object().member("final", memory.final_bytes).member("staging", memory.staging_bytes).member("companion", memory.companion_bytes);
-    json.member("whole", memory.whole_bytes).member("metadata", memory.metadata_bytes).member("beyond_final", memory.beyond_final_bytes());
-    json.member("peak", memory.peak_bytes()).member("minimum_budget", memory.minimum_budget_bytes).end_object();
+    json.name("predicted_peak")
+        .begin_object()
+        .member("final", memory.final_bytes)
+        .member("staging", memory.staging_bytes)
+        .member("companion", memory.companion_bytes);
+    json.member("whole", memory.whole_bytes)
+        .member("metadata", memory.metadata_bytes)
+        .member("beyond_final", memory.beyond_final_bytes());
+    json.member("peak", memory.peak_bytes()).end_object();
   };
   write_memory();
   const plan::Traffic& traffic = plan.traffic();
-  const double amplification = traffic.wanted_bytes == 0 ? 1.0 : static_cast<double>(traffic.read_bytes) / static_cast<double>(traffic.wanted_bytes);
-  json.name("ranks").begin_array().begin_object().member("rank", 0).member("bytes_read", traffic.read_bytes).member("ranges", traffic.requests);
+  const double amplification =
+      traffic.wanted_bytes == 0 ? 1.0
+                                : static_cast<double>(traffic.read_bytes) / static_cast<double>(traffic.wanted_bytes);
+  json.name("ranks")
+      .begin_array()
+      .begin_object()
+      .member("rank", 0)
+      .member("bytes_read", traffic.read_bytes)
+      .member("ranges", traffic.requests);
   json.member("tensors", plan.tensors().size()).member("amplification", amplification);
   write_memory();
   json.end_object().end_array().member("amplification", amplification);
   json.name("considered").begin_array();
   for (const plan::Considered& row : plan.considered()) {
-    json.begin_object().compact().member("route", to_string(row.route)).member("chosen", row.is_chosen).member("reason", row.reason).member("moves", row.moves).name("examples").begin_array();
+    json.begin_object()
+        .compact()
+        .member("route", to_string(row.route))
+        .member("chosen", row.is_chosen)
+        .member("reason", row.reason)
+        .member("moves", row.moves)
+        .name("examples")
+        .begin_array();
     for (const std::string& example : row.examples) {
       json.value(example);
     }

@@ -17,7 +17,9 @@ plan::Plan make_load_plan(const OpenedCheckpoint& opened, const Arguments& argum
   request.keys.allow_unexpected = arguments.flag("--allow-unexpected");
   const std::string route = arguments.text("--route", "auto");
   if (route != "auto") {
-    request.route = route == "direct" ? plan::Route::direct : route == "bounded" ? plan::Route::bounded : plan::Route::materialized;
+    request.route = route == "direct"    ? plan::Route::direct
+                    : route == "bounded" ? plan::Route::bounded
+                                         : plan::Route::materialized;
   }
   request.budget_bytes = arguments.bytes("--budget");
   request.threads = asked_threads(arguments);
@@ -32,7 +34,8 @@ plan::Plan make_load_plan(const OpenedCheckpoint& opened, const Arguments& argum
       request.decodes.push_back({id, tensor.codec, tensor.parts});
     }
   }
-  const std::vector<plan::Source> sources = {{opened.checkpoint.display_path, std::make_shared<const Catalog>(opened.checkpoint.catalog)}};
+  const std::vector<plan::Source> sources = {
+      {opened.checkpoint.display_path, std::make_shared<const Catalog>(opened.checkpoint.catalog)}};
   return plan::make_plan(std::move(schema), sources, {}, request);
 }
 

@@ -28,26 +28,29 @@ constexpr std::array k_verbs = {
              "weightproof verify ./model --strict --expect known.json  # for CI",
              1, 1, &run_verify},
     VerbSpec{"plan", "CHECKPOINT", "what a load would do: routes, proof, memory, reads",
-             "Made from metadata alone: no weight is read. Every tensor has a route with the reason, every byte a place, and "
+             "Made from metadata alone: no weight is read. Every tensor has a route with the reason, every byte a "
+             "place, and "
              "the memory is known before anything is allocated.",
              "weightproof plan ./model  # routes, proof, memory\n"
              "weightproof plan ./model --dtype bf16 --budget 256MiB  # refused here if it cannot be done",
              1, 1, &run_plan},
-    VerbSpec{"export", "CHECKPOINT --out PATH", "write a checkpoint anew: cast, decoded, split otherwise",
-             "Written beside the target, read back and compared, then published in one step: a failed export leaves nothing "
-             "under the target's name. config.json and the small files beside the weights go along.",
-             "weightproof export ./model --out ./copy  # the same tensors, written by the reference rules\n"
-             "weightproof export ./model-fp8 --out ./model-bf16 --dtype bf16  # decode quantized weights\n"
-             "weightproof export ./model --out ./split --shard-size 2GB\n"
-             "weightproof export ./copy --out ./again --shards-like ./model  # the files of ./model, byte for byte",
-             1, 1, &run_export},
-    VerbSpec{"diff", "A B", "compare two checkpoints, whatever their files, dtypes and quantization",
-             "Tensors are decoded and compared by name, streamed. The exit status is 1 where they differ by more than the "
-             "tolerance, or where one side has a tensor more.",
-             "weightproof diff ./model ./export  # exact\n"
-             "weightproof diff ./model-f32 ./model-bf16 --rtol 0.004\n"
-             "weightproof diff ./a ./b --ulp 1 --json",
-             2, 2, &run_diff},
+    VerbSpec{
+        "export", "CHECKPOINT --out PATH", "write a checkpoint anew: cast, decoded, split otherwise",
+        "Written beside the target, read back and compared, then published in one step: a failed export leaves nothing "
+        "under the target's name. config.json and the small files beside the weights go along.",
+        "weightproof export ./model --out ./copy  # the same tensors, written by the reference rules\n"
+        "weightproof export ./model-fp8 --out ./model-bf16 --dtype bf16  # decode quantized weights\n"
+        "weightproof export ./model --out ./split --shard-size 2GB\n"
+        "weightproof export ./copy --out ./again --shards-like ./model  # the files of ./model, byte for byte",
+        1, 1, &run_export},
+    VerbSpec{
+        "diff", "A B", "compare two checkpoints, whatever their files, dtypes and quantization",
+        "Tensors are decoded and compared by name, streamed. The exit status is 1 where they differ by more than the "
+        "tolerance, or where one side has a tensor more.",
+        "weightproof diff ./model ./export  # exact\n"
+        "weightproof diff ./model-f32 ./model-bf16 --rtol 0.004\n"
+        "weightproof diff ./a ./b --ulp 1 --json",
+        2, 2, &run_diff},
     VerbSpec{"manifest", "CHECKPOINT", "digests of the decoded tensors, to compare with later",
              "SHA-256 and XXH3-128 of each tensor as it decodes: the same for every way of splitting and storing it.",
              "weightproof manifest ./model --out model.manifest.json\n"
@@ -60,10 +63,11 @@ constexpr std::array k_verbs = {
              "weightproof fixture llama --out sample  # a small whole checkpoint\n"
              "weightproof fixture --break FAULT --out broken  # a checkpoint with one fault",
              0, 1, &run_fixture},
-    VerbSpec{"explain", "[ID]", "what a check or an error code means and how to mend it",
-             "Without ID all checks and codes are listed.",
-             "weightproof explain keys.missing\nweightproof explain SHARD_MISSING\nweightproof explain  # list them all",
-             0, 1, &run_explain},
+    VerbSpec{
+        "explain", "[ID]", "what a check or an error code means and how to mend it",
+        "Without ID all checks and codes are listed.",
+        "weightproof explain keys.missing\nweightproof explain SHARD_MISSING\nweightproof explain  # list them all", 0,
+        1, &run_explain},
     VerbSpec{"doctor", "", "what this machine offers: CPU, memory, GPU, file system",
              "Says what weightproof found and what it will therefore do, for bug reports and for surprises in timings.",
              "weightproof doctor\nweightproof doctor --json", 0, 0, &run_doctor},
@@ -144,11 +148,11 @@ int run_words(std::span<const std::string> words, Console& console, std::string_
                                        : ColorChoice::automatic);
   const std::size_t given = arguments.positionals().size();
   if (given < verb->positionals_min || given > verb->positionals_max) {
-    const std::string form = "weightproof " + std::string(verb->name) +
-                             (verb->form.empty() ? std::string() : ' ' + std::string(verb->form));
-    throw usage(given < verb->positionals_min ? std::string(verb->name) + " wants an argument more"
-                                              : "'" + printable(arguments.positionals()[verb->positionals_max]) +
-                                                    "' is one argument too many",
+    const std::string form =
+        "weightproof " + std::string(verb->name) + (verb->form.empty() ? std::string() : ' ' + std::string(verb->form));
+    throw usage(given < verb->positionals_min
+                    ? std::string(verb->name) + " wants an argument more"
+                    : "'" + printable(arguments.positionals()[verb->positionals_max]) + "' is one argument too many",
                 "it is written: " + form);
   }
   return verb->run(arguments, console);

@@ -12,9 +12,9 @@ namespace weightproof::suites::cli {
 
 /// Exit statuses, the same for every verb.
 inline constexpr int k_exit_done = 0;
-inline constexpr int k_exit_failed = 1;       ///< a check failed, or two sides differ
-inline constexpr int k_exit_usage = 2;        ///< the command line is wrong
-inline constexpr int k_exit_impossible = 3;   ///< unreadable or unsupported input, or the machine lacks something
+inline constexpr int k_exit_failed = 1;      ///< a check failed, or two sides differ
+inline constexpr int k_exit_usage = 2;       ///< the command line is wrong
+inline constexpr int k_exit_impossible = 3;  ///< unreadable or unsupported input, or the machine lacks something
 
 struct VerbSpec {
   std::string_view name;

@@ -11,8 +11,8 @@ namespace {
 constexpr std::array k_check_pages = {
 #define X(id, meaning, importance, example, remedy) CheckPage{id, meaning, importance, example, remedy},
 #include "suites/explain/files.def"
-#include "suites/explain/names.def"
 #include "suites/explain/layout.def"
+#include "suites/explain/names.def"
 #include "suites/explain/numbers.def"
 #include "suites/explain/running.def"
 #undef X

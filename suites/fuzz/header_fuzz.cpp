@@ -59,7 +59,8 @@ std::string read_by_loader(const std::uint8_t* data, std::size_t size, Table& ta
   }
   for (const auto& tensor : header.tensors) {
     const auto extents = tensor.shape.span();
-    table[std::string(tensor.name)] = {{extents.begin(), extents.end()}, header.data_begin() + tensor.begin, header.data_begin() + tensor.end};
+    table[std::string(tensor.name)] = {
+        {extents.begin(), extents.end()}, header.data_begin() + tensor.begin, header.data_begin() + tensor.end};
   }
   return {};
 }

@@ -12,8 +12,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using weightproof::suites::fuzz::disagree;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto parsed = weightproof::storage::detail::parse_index(text, "index.json");
-  const bool has_failure = std::any_of(parsed.diagnostics.begin(), parsed.diagnostics.end(),
-                                       [](const auto& diagnostic) { return diagnostic.severity == weightproof::Severity::fail; });
+  const bool has_failure =
+      std::any_of(parsed.diagnostics.begin(), parsed.diagnostics.end(),
+                  [](const auto& diagnostic) { return diagnostic.severity == weightproof::Severity::fail; });
   if (parsed.is_usable == false && !has_failure) {
     disagree("an index was refused without a reason");
   }
@@ -36,7 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     for (std::size_t i = 0; i < map->object()->size(); ++i) {
       const auto& [key, value] = (*map->object())[i];
-      if (key != parsed.index.weight_map[i].first || value.text() == nullptr || *value.text() != parsed.shards[parsed.index.weight_map[i].second]) {
+      if (key != parsed.index.weight_map[i].first || value.text() == nullptr ||
+          *value.text() != parsed.shards[parsed.index.weight_map[i].second]) {
         disagree("entry " + std::to_string(i) + " differs");
       }
     }

@@ -23,8 +23,35 @@ Bytes read(const std::filesystem::path& path) {
 
 // A few edits of the kinds that reach parsers: flips, copies, cuts, and words with a meaning.
 void mutate(Bytes& bytes, const std::vector<Bytes>& corpus, std::mt19937_64& random) {
-  constexpr const char* words[] = {"{", "}", "[", "]", "\"", ",", ":", "null", "true", "-1", "0", "1e9", "18446744073709551615", "9223372036854775808", "\\u0000", "\\ud800", "\\\"", "F32", "F4", "BOOL",
-                                   "\"shape\"", "\"dtype\"", "\"data_offsets\"", "__metadata__", "weight_map", "../", ".safetensors", "\xff", "\xef\xbb\xbf"};
+  constexpr const char* words[] = {"{",
+                                   "}",
+                                   "[",
+                                   "]",
+                                   "\"",
+                                   ",",
+                                   ":",
+                                   "null",
+                                   "true",
+                                   "-1",
+                                   "0",
+                                   "1e9",
+                                   "18446744073709551615",
+                                   "9223372036854775808",
+                                   "\\u0000",
+                                   "\\ud800",
+                                   "\\\"",
+                                   "F32",
+                                   "F4",
+                                   "BOOL",
+                                   "\"shape\"",
+                                   "\"dtype\"",
+                                   "\"data_offsets\"",
+                                   "__metadata__",
+                                   "weight_map",
+                                   "../",
+                                   ".safetensors",
+                                   "\xff",
+                                   "\xef\xbb\xbf"};
   const std::size_t edits = 1 + random() % 4;
   for (std::size_t i = 0; i < edits; ++i) {
     const std::size_t at = bytes.empty() ? 0 : random() % bytes.size();
@@ -63,7 +90,8 @@ void mutate(Bytes& bytes, const std::vector<Bytes>& corpus, std::mt19937_64& ran
         if (!other.empty()) {
           const std::size_t from = random() % other.size();
           const std::size_t size = std::min<std::size_t>(1 + random() % 64, other.size() - from);
-          bytes.insert(position, other.begin() + static_cast<std::ptrdiff_t>(from), other.begin() + static_cast<std::ptrdiff_t>(from + size));
+          bytes.insert(position, other.begin() + static_cast<std::ptrdiff_t>(from),
+                       other.begin() + static_cast<std::ptrdiff_t>(from + size));
         }
         break;
       }
@@ -118,6 +146,7 @@ int main(int argc, char** argv) {
     mutate(bytes, corpus, random);
     LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   }
-  std::printf("seed=%llu: %zu files, %llu mutations\n", static_cast<unsigned long long>(seed), corpus.size(), static_cast<unsigned long long>(rounds));
+  std::printf("seed=%llu: %zu files, %llu mutations\n", static_cast<unsigned long long>(seed), corpus.size(),
+              static_cast<unsigned long long>(rounds));
   return 0;
 }

@@ -29,7 +29,9 @@ std::string element_text(DType dtype, std::span<const std::byte> run, std::size_
   return has_numbers(dtype) ? out + " (" + number_text(number_at(dtype, run, index)) + ")" : out;
 }
 
-bool same_value(double a, double b) { return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b)); }
+bool same_value(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+}
 
 // Votes on what turned one side into the other, over the elements seen.
 struct Recognition {
@@ -95,7 +97,8 @@ struct Recognition {
 // True where b holds a's elements with the last two axes exchanged. Small enough tensors alone.
 bool is_transposed(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right) {
   const unsigned rank = left.shape.rank();
-  if (rank < 2 || rank != right.shape.rank() || left.dtype != right.dtype || bits_of(left.dtype) < 8 || left.bytes > k_transpose_bytes_max || left.bytes != right.bytes) {
+  if (rank < 2 || rank != right.shape.rank() || left.dtype != right.dtype || bits_of(left.dtype) < 8 ||
+      left.bytes > k_transpose_bytes_max || left.bytes != right.bytes) {
     return false;
   }
   for (unsigned axis = 0; axis + 2 < rank; ++axis) {
@@ -138,7 +141,8 @@ bool is_byte_swapped(std::span<const std::byte> a, std::span<const std::byte> b,
 }
 
 // BF16 that is the upper half of the F32 it came from, where rounding would have given the next one.
-bool fits_truncation(const StateTensor& left, std::span<const std::byte> a, const StateTensor& right, std::span<const std::byte> b, std::size_t index, bool& is_rounded_up) {
+bool fits_truncation(const StateTensor& left, std::span<const std::byte> a, const StateTensor& right,
+                     std::span<const std::byte> b, std::size_t index, bool& is_rounded_up) {
   if (left.dtype != DType::f32 || right.dtype != DType::bf16) {
     return false;
   }
@@ -154,7 +158,8 @@ bool fits_truncation(const StateTensor& left, std::span<const std::byte> a, cons
 
 class Comparison {
  public:
-  Comparison(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right, const Tolerance& tolerance)
+  Comparison(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right,
+             const Tolerance& tolerance)
       : a_(a), b_(b), left_(left), right_(right), tolerance_(tolerance) {}
 
   TensorDifference run() {
@@ -219,7 +224,8 @@ class Comparison {
     }
     if (has_equal_windows_) {
       // Nothing that holds "everywhere" can hold where windows are equal.
-      recognition_.is_swapped = recognition_.is_truncated = recognition_.is_rounded = recognition_.is_negated = recognition_.is_ratio = recognition_.is_offset = false;
+      recognition_.is_swapped = recognition_.is_truncated = recognition_.is_rounded = recognition_.is_negated =
+          recognition_.is_ratio = recognition_.is_offset = false;
       recognition_.is_zero_b = false;
     }
   }
@@ -252,7 +258,8 @@ class Comparison {
     }
   }
 
-  void compare_element(std::span<const std::byte> a, std::span<const std::byte> b, std::size_t i, std::uint64_t index, bool has_same_dtype) {
+  void compare_element(std::span<const std::byte> a, std::span<const std::byte> b, std::size_t i, std::uint64_t index,
+                       bool has_same_dtype) {
     const double x = number_at(left_.dtype, a, i);
     const double y = number_at(right_.dtype, b, i);
     recognition_.add(x, y);
@@ -283,10 +290,13 @@ class Comparison {
     if (has_same_dtype && is_ordinary_float(left_.dtype) && std::isfinite(x) && std::isfinite(y)) {
       const std::int64_t p = ordered_position(left_.dtype, a, i);
       const std::int64_t q = ordered_position(right_.dtype, b, i);
-      steps = p > q ? static_cast<std::uint64_t>(p) - static_cast<std::uint64_t>(q) : static_cast<std::uint64_t>(q) - static_cast<std::uint64_t>(p);
+      steps = p > q ? static_cast<std::uint64_t>(p) - static_cast<std::uint64_t>(q)
+                    : static_cast<std::uint64_t>(q) - static_cast<std::uint64_t>(p);
       out_.max_ulp = std::max(out_.max_ulp.value_or(0), steps);
     }
-    const bool is_within = (tolerance_.ulp > 0 && steps <= tolerance_.ulp) || (std::isfinite(gap) && gap <= tolerance_.atol + tolerance_.rtol * size && !(tolerance_.atol == 0 && tolerance_.rtol == 0)) ||
+    const bool is_within = (tolerance_.ulp > 0 && steps <= tolerance_.ulp) ||
+                           (std::isfinite(gap) && gap <= tolerance_.atol + tolerance_.rtol * size &&
+                            !(tolerance_.atol == 0 && tolerance_.rtol == 0)) ||
                            (std::isnan(x) && std::isnan(y) && !tolerance_.is_exact());
     if (!is_within) {
       ++beyond_;
@@ -318,18 +328,22 @@ std::string_view to_string(Equality equality) {
   return names[static_cast<std::size_t>(equality)];
 }
 
-TensorDifference compare_tensors(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right, const Tolerance& tolerance) {
+TensorDifference compare_tensors(const DecodedState& a, const StateTensor& left, const DecodedState& b,
+                                 const StateTensor& right, const Tolerance& tolerance) {
   return Comparison(a, left, b, right, tolerance).run();
 }
 
 std::uint64_t StateDifference::count(Equality equality) const {
-  return static_cast<std::uint64_t>(std::count_if(tensors.begin(), tensors.end(), [equality](const TensorDifference& row) { return row.equality == equality; }));
+  return static_cast<std::uint64_t>(std::count_if(
+      tensors.begin(), tensors.end(), [equality](const TensorDifference& row) { return row.equality == equality; }));
 }
 
-bool StateDifference::is_within() const { return only_in_a.empty() && only_in_b.empty() && count(Equality::different) == 0; }
+bool StateDifference::is_within() const {
+  return only_in_a.empty() && only_in_b.empty() && count(Equality::different) == 0;
+}
 
-StateDifference compare_states(const DecodedState& a, const DecodedState& b, const Tolerance& tolerance, unsigned threads,
-                               const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+StateDifference compare_states(const DecodedState& a, const DecodedState& b, const Tolerance& tolerance,
+                               unsigned threads, const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   StateDifference out;
   std::vector<std::pair<const StateTensor*, const StateTensor*>> pairs;
   std::uint64_t total = 0;

@@ -44,17 +44,19 @@ struct TensorDifference {
 };
 
 /// Errors: io_error, file_changed.
-TensorDifference compare_tensors(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right, const Tolerance& tolerance);
+TensorDifference compare_tensors(const DecodedState& a, const StateTensor& left, const DecodedState& b,
+                                 const StateTensor& right, const Tolerance& tolerance);
 
 struct StateDifference {
-  std::vector<std::string> only_in_a;     ///< sorted
+  std::vector<std::string> only_in_a;  ///< sorted
   std::vector<std::string> only_in_b;
   std::vector<TensorDifference> tensors;  ///< those of both, sorted by key
   std::uint64_t count(Equality equality) const;
   /// True where nothing is missing on either side and nothing is different.
   bool is_within() const;
 };
-StateDifference compare_states(const DecodedState& a, const DecodedState& b, const Tolerance& tolerance, unsigned threads,
+StateDifference compare_states(const DecodedState& a, const DecodedState& b, const Tolerance& tolerance,
+                               unsigned threads,
                                const std::function<void(std::uint64_t, std::uint64_t)>& progress = {});
 
 }  // namespace weightproof::suites

@@ -29,18 +29,6 @@ std::optional<DType> asked_dtype(plan::TargetDType dtype) {
   return std::nullopt;
 }
 
-// What hf_quant_config.json and its like say beside config.json.
-std::map<std::string, ConfigValue> quant_companions(const storage::Checkpoint& checkpoint) {
-  std::map<std::string, ConfigValue> out;
-  for (const char* name : {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
-    const auto found = checkpoint.companions.find(name);
-    if (found != checkpoint.companions.end()) {
-      out.emplace(name, found->second);
-    }
-  }
-  return out;
-}
-
 std::uint64_t leading_extent(const Shape& shape) {
   std::uint64_t product = 1;
   for (unsigned axis = 0; axis + 2 < shape.rank(); ++axis) {
@@ -75,10 +63,11 @@ DecodedState::DecodedState(const storage::Checkpoint& checkpoint, const StateOpt
     throw Error(ErrorCode::usage, "the values are not there: only names are known", std::move(facts));
   }
   const ConfigValue* config = checkpoint.config ? &*checkpoint.config : nullptr;
-  const codec::Quantization quantization = codec::detect_quantization(config, quant_companions(checkpoint), catalog);
+  const codec::Quantization quantization = codec::detect_quantization(config, checkpoint.companions, catalog);
   for (const Diagnostic& diagnostic : quantization.diagnostics) {
     if (diagnostic.severity == Severity::fail) {
-      throw Error(error_code_from_string(diagnostic.code).value_or(ErrorCode::quant_unsupported), diagnostic.message, diagnostic.facts);
+      throw Error(error_code_from_string(diagnostic.code).value_or(ErrorCode::quant_unsupported), diagnostic.message,
+                  diagnostic.facts);
     }
   }
   const DType target = asked_dtype(options.dtype).value_or(decoded_dtype(config));
@@ -236,14 +225,16 @@ void DecodedState::read_decoded(const StateTensor& tensor, std::uint64_t offset,
     const std::vector<std::byte> band = decode_band(tensor, lead, first_row, count);
     const std::uint64_t band_begin = (lead * rows + first_row) * cols;
     const std::uint64_t skip = (at - band_begin) * width;
-    const std::size_t size = static_cast<std::size_t>(std::min<std::uint64_t>(band.size() - skip, target.size() - done));
+    const std::size_t size =
+        static_cast<std::size_t>(std::min<std::uint64_t>(band.size() - skip, target.size() - done));
     std::memcpy(target.data() + done, band.data() + skip, size);
     done += size;
     at += size / width;
   }
 }
 
-std::vector<std::byte> DecodedState::decode_band(const StateTensor& tensor, std::uint64_t lead, std::uint64_t first_row, std::uint64_t rows) const {
+std::vector<std::byte> DecodedState::decode_band(const StateTensor& tensor, std::uint64_t lead, std::uint64_t first_row,
+                                                 std::uint64_t rows) const {
   const Shape& shape = tensor.shape;
   const unsigned rank = shape.rank();
   Box box = Box::whole(shape);
@@ -268,7 +259,9 @@ std::vector<std::byte> DecodedState::decode_band(const StateTensor& tensor, std:
   }
   const auto catalog_rows = checkpoint_.catalog.tensors();
   for (const codec::ByteRun& run : runs) {
-    const auto piece = std::span(bytes[run.component]).subspan(static_cast<std::size_t>(sizes[run.component]), static_cast<std::size_t>(run.bytes));
+    const auto piece =
+        std::span(bytes[run.component])
+            .subspan(static_cast<std::size_t>(sizes[run.component]), static_cast<std::size_t>(run.bytes));
     read_stored(catalog_rows[tensor.parts[run.component]], run.offset, piece);
     sizes[run.component] += run.bytes;
   }
@@ -291,7 +284,8 @@ std::vector<std::byte> DecodedState::decode_band(const StateTensor& tensor, std:
   return cut;
 }
 
-void DecodedState::stream(const StateTensor& tensor, const std::function<void(std::uint64_t, std::span<const std::byte>)>& use) const {
+void DecodedState::stream(const StateTensor& tensor,
+                          const std::function<void(std::uint64_t, std::span<const std::byte>)>& use) const {
   // Bands of a codec are cut where it decodes them, so that nothing is decoded twice.
   std::uint64_t step = k_window_bytes / 24 * 24;
   if (tensor.codec && tensor.shape.rank() >= 2) {
@@ -301,7 +295,9 @@ void DecodedState::stream(const StateTensor& tensor, const std::function<void(st
     if (row_bytes > 0) {
       const std::uint64_t fitting = std::max<std::uint64_t>(1, k_window_bytes / row_bytes);
       const std::uint64_t band_bytes = std::max(granule, fitting / granule * granule) * row_bytes;
-      step = matrix_bytes > band_bytes ? band_bytes : std::max<std::uint64_t>(1, k_window_bytes / std::max<std::uint64_t>(1, matrix_bytes)) * matrix_bytes;
+      step = matrix_bytes > band_bytes
+                 ? band_bytes
+                 : std::max<std::uint64_t>(1, k_window_bytes / std::max<std::uint64_t>(1, matrix_bytes)) * matrix_bytes;
     }
   }
   std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(step, tensor.bytes)));

@@ -60,7 +60,8 @@ class DecodedState {
   void read(const StateTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const;
 
   /// Calls `use` with consecutive pieces of at most limits::read_bytes_max, whole elements each.
-  void stream(const StateTensor& tensor, const std::function<void(std::uint64_t offset, std::span<const std::byte>)>& use) const;
+  void stream(const StateTensor& tensor,
+              const std::function<void(std::uint64_t offset, std::span<const std::byte>)>& use) const;
 
  private:
   struct Band;
@@ -68,7 +69,8 @@ class DecodedState {
   void add_plain(std::uint32_t row, const StateOptions& options);
   void read_stored(const StoredTensor& row, std::uint64_t offset, std::span<std::byte> target) const;
   void read_decoded(const StateTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const;
-  std::vector<std::byte> decode_band(const StateTensor& tensor, std::uint64_t lead, std::uint64_t first_row, std::uint64_t rows) const;
+  std::vector<std::byte> decode_band(const StateTensor& tensor, std::uint64_t lead, std::uint64_t first_row,
+                                     std::uint64_t rows) const;
 
   const storage::Checkpoint& checkpoint_;
   std::vector<StateTensor> tensors_;

@@ -110,7 +110,8 @@ void for_each_index(std::size_t count, unsigned threads, const std::function<voi
   }
 }
 
-std::map<std::string, TensorDigest> digest_all(const DecodedState& state, unsigned threads, const ByteProgress& progress) {
+std::map<std::string, TensorDigest> digest_all(const DecodedState& state, unsigned threads,
+                                               const ByteProgress& progress) {
   const auto& tensors = state.tensors();
   std::vector<TensorDigest> digests(tensors.size());
   std::atomic<std::uint64_t> done{0};
@@ -139,7 +140,10 @@ std::map<std::string, TensorDigest> digest_all(const DecodedState& state, unsign
 std::string manifest_text(const Manifest& manifest, std::string_view tool) {
   std::string text;
   JsonWriter json([&text](std::string_view part) { text += part; });
-  json.begin_object().member("schema", "weightproof.manifest/1").member("layout", manifest.layout).member("dtype", manifest.dtype);
+  json.begin_object()
+      .member("schema", "weightproof.manifest/1")
+      .member("layout", manifest.layout)
+      .member("dtype", manifest.dtype);
   if (!manifest.family.empty()) {
     json.member("family", manifest.family);
   }
@@ -198,7 +202,8 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
   refuse(file, "it has no tensors");
 }
 
-ManifestDifference compare_manifests(const std::map<std::string, TensorDigest>& expected, const std::map<std::string, TensorDigest>& found) {
+ManifestDifference compare_manifests(const std::map<std::string, TensorDigest>& expected,
+                                     const std::map<std::string, TensorDigest>& found) {
   ManifestDifference out;
   for (const auto& [key, digest] : expected) {
     const auto match = found.find(key);

@@ -49,7 +49,8 @@ class Hasher {
 using ByteProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
 /// Digests of every tensor, on `threads` threads. Throws the first error in the order of the tensors.
-std::map<std::string, TensorDigest> digest_all(const DecodedState& state, unsigned threads, const ByteProgress& progress = {});
+std::map<std::string, TensorDigest> digest_all(const DecodedState& state, unsigned threads,
+                                               const ByteProgress& progress = {});
 
 /// JSON text of a manifest, and back. parse_manifest throws Error(config_invalid) for what is no manifest.
 std::string manifest_text(const Manifest& manifest, std::string_view tool);
@@ -63,7 +64,8 @@ struct ManifestDifference {
   std::uint64_t equal = 0;
   bool is_empty() const { return missing.empty() && unlisted.empty() && different.empty(); }
 };
-ManifestDifference compare_manifests(const std::map<std::string, TensorDigest>& expected, const std::map<std::string, TensorDigest>& found);
+ManifestDifference compare_manifests(const std::map<std::string, TensorDigest>& expected,
+                                     const std::map<std::string, TensorDigest>& found);
 
 /// Runs `work(i)` for i in [0, count) on threads; the exception of the least i is rethrown at the end.
 void for_each_index(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& work);

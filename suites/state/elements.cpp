@@ -24,7 +24,8 @@ void put_word(std::span<std::byte> run, std::size_t index, Word word) {
 // NaN of a double keeps its sign and the top of its payload.
 std::uint32_t narrow_double(std::uint64_t bits) {
   if ((bits & 0x7FFFFFFFFFFFFFFFULL) > 0x7FF0000000000000ULL) {
-    return static_cast<std::uint32_t>((bits >> 32U) & 0x80000000U) | 0x7FC00000U | static_cast<std::uint32_t>((bits >> 29U) & 0x3FFFFFU);
+    return static_cast<std::uint32_t>((bits >> 32U) & 0x80000000U) | 0x7FC00000U |
+           static_cast<std::uint32_t>((bits >> 29U) & 0x3FFFFFU);
   }
   double value = 0;
   std::memcpy(&value, &bits, sizeof value);
@@ -33,7 +34,8 @@ std::uint32_t narrow_double(std::uint64_t bits) {
 
 std::uint64_t widen_float(std::uint32_t bits) {
   if (codec::is_nan_bits(bits)) {
-    return (static_cast<std::uint64_t>(bits & 0x80000000U) << 32U) | 0x7FF8000000000000ULL | (static_cast<std::uint64_t>(bits & 0x3FFFFFU) << 29U);
+    return (static_cast<std::uint64_t>(bits & 0x80000000U) << 32U) | 0x7FF8000000000000ULL |
+           (static_cast<std::uint64_t>(bits & 0x3FFFFFU) << 29U);
   }
   const double value = static_cast<double>(codec::float_of_bits(bits));
   std::uint64_t wide = 0;
@@ -75,13 +77,18 @@ void cast_elements(DType from, std::span<const std::byte> source, DType to, std:
     ErrorFacts facts;
     facts.expected = "F16, BF16, F32 or F64 on both sides";
     facts.actual = std::string(name_of(from)) + " to " + std::string(name_of(to));
-    throw Error(ErrorCode::dtype_unsupported, std::string(name_of(from)) + " cannot be cast to " + std::string(name_of(to)), std::move(facts));
+    throw Error(ErrorCode::dtype_unsupported,
+                std::string(name_of(from)) + " cannot be cast to " + std::string(name_of(to)), std::move(facts));
   }
   switch (to) {
     case DType::bf16:
-      return cast_all(from, source, [&](std::size_t i, std::uint32_t bits) { put_word(target, i, codec::f32_bits_to_bf16_keep_nan(bits)); });
+      return cast_all(from, source, [&](std::size_t i, std::uint32_t bits) {
+        put_word(target, i, codec::f32_bits_to_bf16_keep_nan(bits));
+      });
     case DType::f16:
-      return cast_all(from, source, [&](std::size_t i, std::uint32_t bits) { put_word(target, i, codec::f32_bits_to_f16_keep_nan(bits)); });
+      return cast_all(from, source, [&](std::size_t i, std::uint32_t bits) {
+        put_word(target, i, codec::f32_bits_to_f16_keep_nan(bits));
+      });
     case DType::f32:
       return cast_all(from, source, [&](std::size_t i, std::uint32_t bits) { put_word(target, i, bits); });
     default:
@@ -92,7 +99,9 @@ void cast_elements(DType from, std::span<const std::byte> source, DType to, std:
 bool has_numbers(DType dtype) { return bits_of(dtype) >= 8 && kind_of(dtype) != DTypeKind::complex; }
 
 double number_at(DType dtype, std::span<const std::byte> run, std::size_t index) {
-  const auto small = [&](std::uint32_t (*widen)(std::uint8_t)) { return static_cast<double>(codec::float_of_bits(widen(word_at<std::uint8_t>(run, index)))); };
+  const auto small = [&](std::uint32_t (*widen)(std::uint8_t)) {
+    return static_cast<double>(codec::float_of_bits(widen(word_at<std::uint8_t>(run, index))));
+  };
   switch (dtype) {
     case DType::f64: {
       double value = 0;

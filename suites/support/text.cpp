@@ -62,9 +62,10 @@ std::size_t decode_utf8(std::string_view text, std::uint32_t& code) {
 
 // Characters that move the cursor, change the direction or cannot be seen.
 bool is_unsafe(std::uint32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0xAD || code == 0x61C || (code >= 0x200B && code <= 0x200F) ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF ||
-         (code >= 0xFFF9 && code <= 0xFFFB) || (code >= 0xE0000 && code <= 0xE0FFF);
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0xAD || code == 0x61C ||
+         (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) ||
+         (code >= 0xE0000 && code <= 0xE0FFF);
 }
 
 void append_escape(std::string& out, std::uint32_t code) {
@@ -81,7 +82,8 @@ std::string escaped(std::string_view name) {
     const std::size_t length = decode_utf8(name, code);
     if (length == 0) {
       std::array<char, 8> buffer{};
-      std::snprintf(buffer.data(), buffer.size(), "\\x%02X", static_cast<unsigned>(static_cast<unsigned char>(name[0])));
+      std::snprintf(buffer.data(), buffer.size(), "\\x%02X",
+                    static_cast<unsigned>(static_cast<unsigned char>(name[0])));
       out += buffer.data();
       name.remove_prefix(1);
       continue;

@@ -107,9 +107,10 @@ TEST(Cli, UsageErrorsAreTwoAndNameTheRemedy) {
 }
 
 TEST(Cli, ErrorsAreOneJsonDocumentWithJson) {
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"verify", "--json", "/nonexistent-checkpoint"},
-                                                                                     {"inspect", "/nonexistent-checkpoint", "-j"},
-                                                                                     {"verify", "x", "--json", "--frob"}}) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"verify", "--json", "/nonexistent-checkpoint"},
+                                             {"inspect", "/nonexistent-checkpoint", "-j"},
+                                             {"verify", "x", "--json", "--frob"}}) {
     const ProcessResult result = run_tool(words);
     const ConfigValue document = ConfigValue::parse(result.out, "stdout");
     ASSERT_NE(document.find("code"), nullptr) << result.out;
@@ -177,7 +178,8 @@ TEST(Cli, HostileNamesReachNoTerminal) {
   EXPECT_FALSE(contains(result.out, "\x1b"));
   EXPECT_TRUE(contains(result.out, "\\u{001B}[31mred\\u{202E}\\u{200B}")) << result.out;
   const ProcessResult json = run_tool({"inspect", path.string(), "--tensors", "--json"});
-  EXPECT_EQ(ConfigValue::parse(json.out, "stdout").find("tensors")->items().front().find("key")->as_string(), "\x1b[31mred\u202e\u200b");
+  EXPECT_EQ(ConfigValue::parse(json.out, "stdout").find("tensors")->items().front().find("key")->as_string(),
+            "\x1b[31mred\u202e\u200b");
 }
 
 TEST(Cli, InspectDescribesAndValidates) {
@@ -223,8 +225,13 @@ TEST(Cli, VerifyWritesTheReport) {
 }
 
 TEST(Cli, DoctorAndListsValidateAsJson) {
-  for (const std::vector<std::string>& words :
-       std::vector<std::vector<std::string>>{{"doctor"}, {"explain"}, {"explain", "keys.missing"}, {"explain", "InvalidHeader"}, {"adapters", "list"}, {"adapters", "show", "llama"}, {"fixture", "--list"}}) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"doctor"},
+                                                                                     {"explain"},
+                                                                                     {"explain", "keys.missing"},
+                                                                                     {"explain", "InvalidHeader"},
+                                                                                     {"adapters", "list"},
+                                                                                     {"adapters", "show", "llama"},
+                                                                                     {"fixture", "--list"}}) {
     const ProcessResult text = run_tool(words);
     EXPECT_EQ(text.status, 0) << text.err;
     EXPECT_FALSE(text.out.empty());
@@ -238,7 +245,8 @@ TEST(Cli, DoctorAndListsValidateAsJson) {
 
 TEST(Cli, AdaptersShowsEveryFamily) {
   const ProcessResult list = run_tool({"adapters", "list", "--json"});
-  for (const ConfigValue& family : ConfigValue::parse(list.out, "stdout").find("families")->items()) {
+  const ConfigValue document = ConfigValue::parse(list.out, "stdout");
+  for (const ConfigValue& family : document.find("families")->items()) {
     const std::string name(*family.find("name")->as_string());
     const ProcessResult shown = run_tool({"adapters", "show", name});
     // A family whose configuration has no sample says so and what to do.

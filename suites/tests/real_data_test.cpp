@@ -35,7 +35,7 @@ class RealFile : public testing::TestWithParam<FileCase> {};
 TEST_P(RealFile, IsJudgedAsKnown) {
   const std::filesystem::path data = real_data();
   if (data.empty()) {
-    GTEST_SKIP() << "the folder of real checkpoints is absent";
+    GTEST_SKIP() << "no real checkpoint data here";
   }
   const reports::Report report = judge(data / GetParam().path);
   EXPECT_EQ(findings_of(report), GetParam().findings);
@@ -49,33 +49,32 @@ TEST_P(RealFile, IsJudgedAsKnown) {
 
 INSTANTIATE_TEST_SUITE_P(
     Valid, RealFile,
-    testing::Values(FileCase{"st-silero-vad-16k/silero_vad_16k.safetensors", 15, {}},
-                    FileCase{"st-julia-all-dtypes/model.safetensors", 36, {"quant.unscaled warn"}},
-                    FileCase{"st-julia-all-dtypes/sharded", 36, {"quant.unscaled warn"}},
-                    FileCase{"st-dotnet-fixtures/with_metadata.safetensors", 2, {"value.all_zero warn"}},
-                    FileCase{"st-cpp-syoyo/model.safetensors", 2, {}},
-                    FileCase{"st-hf2q-unaligned", 5, {"value.all_zero warn"}},
-                    FileCase{"st-r-hello/hello.safetensors", 2, {"value.all_zero warn"}},
-                    FileCase{"st-candle-codes/jfk-codes.safetensors", 1, {}},
-                    FileCase{"st-hadamards/hadamards.safetensors", 66, {}},
-                    FileCase{"st-runai/test.safetensors", 10, {}}, FileCase{"st-runai/test_empty.safetensors", 0, {}},
-                    FileCase{"st-fastsafetensors/a.safetensors", 1, {}},
-                    FileCase{"st-fastsafetensors/b.safetensors", 1, {}},
-                    FileCase{"st-nutllm/tiny.safetensors", 21, {"value.all_zero warn"}},
-                    FileCase{"st-diff-pair/diff_old.safetensors", 5, {}},
-                    FileCase{"st-diff-pair/diff_new.safetensors", 5, {}},
-                    FileCase{"lora-gpt2/adapter_model.safetensors", 25, {}},
-                    FileCase{"model-danbev-simple/model.safetensors", 3, {"index.referenced_file warn"}},
-                    FileCase{"model-mnist-tinygrad/mlp.safetensors", 2, {}},
-                    FileCase{"model-burn-multi-layer/multi_layer.safetensors", 9, {}},
-                    FileCase{"st-coffeevampir/model.safetensors", 4, {}},
-                    FileCase{"st-hostile-metadata/script_injection.safetensors", 3, {}}),
+    testing::Values(
+        FileCase{"st-silero-vad-16k/silero_vad_16k.safetensors", 15, {}},
+        FileCase{"st-julia-all-dtypes/model.safetensors", 36, {"quant.unscaled warn"}},
+        FileCase{"st-julia-all-dtypes/sharded", 36, {"quant.unscaled warn"}},
+        FileCase{"st-dotnet-fixtures/with_metadata.safetensors", 2, {"value.all_zero warn"}},
+        FileCase{"st-cpp-syoyo/model.safetensors", 2, {}}, FileCase{"st-hf2q-unaligned", 5, {"value.all_zero warn"}},
+        FileCase{"st-r-hello/hello.safetensors", 2, {"value.all_zero warn"}},
+        FileCase{"st-candle-codes/jfk-codes.safetensors", 1, {}},
+        FileCase{"st-hadamards/hadamards.safetensors", 66, {}}, FileCase{"st-runai/test.safetensors", 10, {}},
+        FileCase{"st-runai/test_empty.safetensors", 0, {}}, FileCase{"st-fastsafetensors/a.safetensors", 1, {}},
+        FileCase{"st-fastsafetensors/b.safetensors", 1, {}},
+        FileCase{"st-nutllm/tiny.safetensors", 21, {"value.all_zero warn"}},
+        FileCase{"st-diff-pair/diff_old.safetensors", 5, {}}, FileCase{"st-diff-pair/diff_new.safetensors", 5, {}},
+        FileCase{"lora-gpt2/adapter_model.safetensors", 25, {}},
+        FileCase{"model-danbev-simple/model.safetensors", 3, {"index.referenced_file warn"}},
+        FileCase{"model-mnist-tinygrad/mlp.safetensors", 2, {}},
+        FileCase{"model-burn-multi-layer/multi_layer.safetensors", 9, {}},
+        FileCase{"st-coffeevampir/model.safetensors", 4, {}},
+        FileCase{"st-hostile-metadata/script_injection.safetensors", 3, {}}),
     [](const auto& row) { return name_of_case(row.param.path); });
 
 INSTANTIATE_TEST_SUITE_P(
     Invalid, RealFile,
     testing::Values(
-        FileCase{"mixtral-8x22b-wizardlm2/lfs-pointer-model-00001-of-00059.safetensors", 0, {"format.header_length fail"}},
+        FileCase{
+            "mixtral-8x22b-wizardlm2/lfs-pointer-model-00001-of-00059.safetensors", 0, {"format.header_length fail"}},
         FileCase{"inkling-small/shard-09-header-only.safetensors", 0, {"format.truncated fail"}},
         FileCase{"st-dotnet-fixtures/duplicate_keys_in_header.safetensors", 0, {"format.duplicate_key fail"}},
         FileCase{"st-weight-inspect/tiny.safetensors", 0, {"format.trailing fail"}},
@@ -85,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(RealData, FaultsAreNamed) {
   const std::filesystem::path data = real_data();
   if (data.empty()) {
-    GTEST_SKIP() << "the folder of real checkpoints is absent";
+    GTEST_SKIP() << "no real checkpoint data here";
   }
   const auto pointer = judge(data / "mixtral-8x22b-wizardlm2/lfs-pointer-model-00001-of-00059.safetensors");
   EXPECT_NE(record_of(pointer, "format.header_length").hint.find("Git LFS"), std::string::npos);
@@ -113,7 +112,7 @@ class RealIndex : public testing::TestWithParam<IndexCase> {};
 TEST_P(RealIndex, FollowsFromConfig) {
   const std::filesystem::path data = real_data();
   if (data.empty()) {
-    GTEST_SKIP() << "the folder of real checkpoints is absent";
+    GTEST_SKIP() << "no real checkpoint data here";
   }
   const IndexCase& expected = GetParam();
   const reports::Report report = judge(data / expected.path, true);
@@ -121,7 +120,8 @@ TEST_P(RealIndex, FollowsFromConfig) {
   EXPECT_EQ(report.checkpoint.family, expected.family);
   EXPECT_EQ(report.checkpoint.tensors, expected.tensors);
   EXPECT_EQ(report.checkpoint.tied, expected.is_tied);
-  for (const char* id : {"keys.missing", "keys.unexpected", "index.total_size", "tied.head_missing", "keys.rename", "keys.collision"}) {
+  for (const char* id :
+       {"keys.missing", "keys.unexpected", "index.total_size", "tied.head_missing", "keys.rename", "keys.collision"}) {
     EXPECT_EQ(record_of(report, id).status, Status::pass) << id << ": " << record_of(report, id).reason;
   }
   EXPECT_EQ(record_of(report, "keys.unexpected").total, expected.tensors);
@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(All, RealIndex,
 TEST(RealData, ATotalThatConfigDoesNotAllowIsAWarning) {
   const std::filesystem::path data = real_data();
   if (data.empty()) {
-    GTEST_SKIP() << "the folder of real checkpoints is absent";
+    GTEST_SKIP() << "no real checkpoint data here";
   }
   const TemporaryDirectory directory;
   std::string index = read_file(data / "smollm3-3b/model.safetensors.index.json");
@@ -161,7 +161,7 @@ TEST(RealData, ATotalThatConfigDoesNotAllowIsAWarning) {
 TEST(RealData, SmolLm3IsTiedByItsDefault) {
   const std::filesystem::path data = real_data();
   if (data.empty()) {
-    GTEST_SKIP() << "the folder of real checkpoints is absent";
+    GTEST_SKIP() << "no real checkpoint data here";
   }
   const reports::Report report = judge(data / "smollm3-3b", true);
   EXPECT_NE(record_of(report, "tied.flag").explanation.find("absent"), std::string::npos);

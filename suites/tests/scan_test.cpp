@@ -25,15 +25,17 @@ std::vector<std::byte> bytes_of(const std::vector<Word>& words) {
 
 struct SpecialCase {
   DType dtype;
-  std::vector<std::byte> one;   ///< an ordinary element
-  std::vector<std::byte> nan;   ///< empty: the dtype has none
+  std::vector<std::byte> one;  ///< an ordinary element
+  std::vector<std::byte> nan;  ///< empty: the dtype has none
   std::vector<std::byte> inf;
   std::vector<std::byte> zero;  ///< a zero other than all bits clear, or all bits clear
 };
 
 template <typename Word>
 SpecialCase special(DType dtype, Word one, std::optional<Word> nan, std::optional<Word> inf, Word zero) {
-  const auto bytes = [](std::optional<Word> word) { return word ? bytes_of(std::vector<Word>{*word}) : std::vector<std::byte>{}; };
+  const auto bytes = [](std::optional<Word> word) {
+    return word ? bytes_of(std::vector<Word>{*word}) : std::vector<std::byte>{};
+  };
   return {dtype, bytes(one), bytes(nan), bytes(inf), bytes(zero)};
 }
 
@@ -60,7 +62,8 @@ std::vector<SpecialCase> special_cases() {
 TEST(ScanTile, FindsEverySpecialValueAtEveryPlace) {
   for (const SpecialCase& row : special_cases()) {
     const std::size_t width = row.one.size();
-    for (const std::size_t count : {std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{65}, std::size_t{200}}) {
+    for (const std::size_t count :
+         {std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{65}, std::size_t{200}}) {
       std::vector<std::byte> run;
       for (std::size_t i = 0; i < count; ++i) {
         run.insert(run.end(), row.one.begin(), row.one.end());
@@ -204,7 +207,8 @@ TEST(ScanTile, MagnitudesAreThoseOfTheFormats) {
 
 // A checkpoint of one file with one tensor of `bytes` zeros, the rest a hole.
 void write_sparse(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t at, std::uint16_t word) {
-  const std::string header = R"({"w":{"dtype":"BF16","shape":[)" + std::to_string(bytes / 2) + R"(],"data_offsets":[0,)" + std::to_string(bytes) + "]}}";
+  const std::string header = R"({"w":{"dtype":"BF16","shape":[)" + std::to_string(bytes / 2) +
+                             R"(],"data_offsets":[0,)" + std::to_string(bytes) + "]}}";
   write_safetensors(path, header, "");
   std::filesystem::resize_file(path, 8 + header.size() + bytes);
   std::FILE* file = std::fopen(path.c_str(), "r+b");
@@ -242,7 +246,8 @@ TEST(Scan, SmallTensorsShareAReadAndEmptyOnesNeedNone) {
   std::string header = "{";
   std::string data;
   for (int i = 0; i < 100; ++i) {
-    header += (i == 0 ? "" : ",") + ("\"t" + std::to_string(i)) + R"(":{"dtype":"U8","shape":[3],"data_offsets":[)" + std::to_string(data.size()) + "," + std::to_string(data.size() + 3) + "]}";
+    header += (i == 0 ? "" : ",") + ("\"t" + std::to_string(i)) + R"(":{"dtype":"U8","shape":[3],"data_offsets":[)" +
+              std::to_string(data.size()) + "," + std::to_string(data.size() + 3) + "]}";
     data += "abc";
   }
   header += R"(,"empty":{"dtype":"F32","shape":[0,4],"data_offsets":[300,300]}})";
@@ -317,7 +322,9 @@ TEST(Scan, AFileThatChangesIsStale) {
   VerifyOptions options;
   TrickyCalls calls;
   calls.act_at = 2;
-  calls.action = [&] { std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1)); };
+  calls.action = [&] {
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  };
   options.calls = &calls;
   const reports::Report report = verify(path, options);
   EXPECT_EQ(record_of(report, "io.stale").status, reports::Status::fail);

@@ -38,7 +38,8 @@ void drain(int descriptor, std::string& text, bool& is_open) {
 
 TemporaryDirectory::TemporaryDirectory() {
   static std::atomic<unsigned> next{0};
-  path_ = std::filesystem::temp_directory_path() / ("weightproof-suites-" + std::to_string(::getpid()) + "-" + std::to_string(next++));
+  path_ = std::filesystem::temp_directory_path() /
+          ("weightproof-suites-" + std::to_string(::getpid()) + "-" + std::to_string(next++));
   std::filesystem::create_directories(path_);
 }
 
@@ -47,7 +48,8 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path_, error);
 }
 
-ProcessResult run_program(const std::vector<std::string>& words, const std::vector<std::string>& environment, Stdout out_kind) {
+ProcessResult run_program(const std::vector<std::string>& words, const std::vector<std::string>& environment,
+                          Stdout out_kind) {
   std::vector<std::string> argv_words = words;
   std::vector<std::string> env_words = {"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "TERM=dumb"};
   env_words.insert(env_words.end(), environment.begin(), environment.end());
@@ -88,7 +90,8 @@ ProcessResult run_program(const std::vector<std::string>& words, const std::vect
   bool out_open = out_kind != Stdout::closed_pipe;
   bool err_open = true;
   while (out_open || err_open) {
-    std::array<pollfd, 2> waits = {pollfd{out_open ? out[0] : -1, POLLIN, 0}, pollfd{err_open ? err[0] : -1, POLLIN, 0}};
+    std::array<pollfd, 2> waits = {pollfd{out_open ? out[0] : -1, POLLIN, 0},
+                                   pollfd{err_open ? err[0] : -1, POLLIN, 0}};
     ::poll(waits.data(), waits.size(), -1);
     if (out_open && waits[0].revents != 0) {
       drain(out[0], result.out, out_open);
@@ -107,7 +110,8 @@ ProcessResult run_program(const std::vector<std::string>& words, const std::vect
   return result;
 }
 
-ProcessResult run_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, Stdout out) {
+ProcessResult run_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+                       Stdout out) {
   std::vector<std::string> words = {std::string(WEIGHTPROOF_BINARY_DIR) + "/bin/weightproof"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return run_program(words, environment, out);
@@ -170,7 +174,8 @@ bool names(const reports::CheckRecord& record, std::string_view subject) {
 std::vector<std::string> findings_of(const reports::Report& report) {
   std::vector<std::string> out;
   for (const reports::CheckRecord& record : report.checks) {
-    if (record.status == reports::Status::fail || record.status == reports::Status::warn || record.status == reports::Status::error) {
+    if (record.status == reports::Status::fail || record.status == reports::Status::warn ||
+        record.status == reports::Status::error) {
       out.push_back(record.id + " " + std::string(to_string(record.status)));
     }
   }
@@ -185,7 +190,8 @@ std::string validate(std::string_view schema, std::string_view document) {
   write_file(directory / "document.json", document);
   const std::string source = WEIGHTPROOF_SOURCE_DIR;
   const ProcessResult result = run_program({"/usr/bin/python3", source + "/reports/tests/validate.py",
-                                            source + "/reports/schema/" + std::string(schema) + ".schema.json", (directory / "document.json").string()});
+                                            source + "/reports/schema/" + std::string(schema) + ".schema.json",
+                                            (directory / "document.json").string()});
   return result.status == 0 ? std::string() : result.status == 77 ? std::string("skipped") : result.out + result.err;
 }
 

@@ -35,9 +35,11 @@ struct ProcessResult {
 };
 enum class Stdout { captured, closed_pipe, full_device };
 /// Runs the command that was built beside the tests. `environment` entries are NAME=value on top of a small clean one.
-ProcessResult run_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}, Stdout out = Stdout::captured);
+ProcessResult run_tool(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {},
+                       Stdout out = Stdout::captured);
 /// Any program by its path, with the same environment.
-ProcessResult run_program(const std::vector<std::string>& words, const std::vector<std::string>& environment = {}, Stdout out = Stdout::captured);
+ProcessResult run_program(const std::vector<std::string>& words, const std::vector<std::string>& environment = {},
+                          Stdout out = Stdout::captured);
 
 /// The folder of real checkpoints, or nothing where it is absent.
 std::filesystem::path real_data();
@@ -54,8 +56,8 @@ bool names(const reports::CheckRecord& record, std::string_view subject);
 /// "id status" of every record that failed, warned or could not be carried out.
 std::vector<std::string> findings_of(const reports::Report& report);
 
-/// Validates a document against reports/schema/<name>.schema.json. Empty: valid; else what is wrong. "skipped" where the
-/// validator is not installed.
+/// Validates a document against reports/schema/<name>.schema.json. Empty: valid; else what is wrong. "skipped" where
+/// the validator is not installed.
 std::string validate(std::string_view schema, std::string_view document);
 
 }  // namespace weightproof::suites::test

@@ -26,13 +26,23 @@ using reports::Status;
 
 TEST(Text, Sizes) {
   const std::vector<std::pair<const char*, std::uint64_t>> good = {
-      {"0", 0},           {"4096", 4096},       {"64MiB", 67108864},     {"5GB", 5000000000},  {"1.5GiB", 1610612736}, {"1 KiB", 1024},
-      {"64mib", 67108864}, {"1.000kb", 1000},   {"2TiB", 2199023255552}, {"0.5KB", 500},       {"18446744073709551615", UINT64_MAX},
+      {"0", 0},
+      {"4096", 4096},
+      {"64MiB", 67108864},
+      {"5GB", 5000000000},
+      {"1.5GiB", 1610612736},
+      {"1 KiB", 1024},
+      {"64mib", 67108864},
+      {"1.000kb", 1000},
+      {"2TiB", 2199023255552},
+      {"0.5KB", 500},
+      {"18446744073709551615", UINT64_MAX},
   };
   for (const auto& [text, bytes] : good) {
     EXPECT_EQ(parse_bytes(text), bytes) << text;
   }
-  for (const char* text : {"", "MiB", "-1", "1e9", "1.5", "1..5GB", "1.GB", "18446744073709551616", "20000000TiB", "5 bananas", "0x10", " 5"}) {
+  for (const char* text : {"", "MiB", "-1", "1e9", "1.5", "1..5GB", "1.GB", "18446744073709551616", "20000000TiB",
+                           "5 bananas", "0x10", " 5"}) {
     EXPECT_FALSE(parse_bytes(text)) << text;
   }
   EXPECT_EQ(human_bytes(512), "512 B");
@@ -45,7 +55,9 @@ TEST(Text, NamesAreMadeSafeForATerminal) {
   EXPECT_EQ(printable("model.layers.0.weight"), "model.layers.0.weight");
   EXPECT_EQ(printable("a\x1b[2Jb"), "a\\u{001B}[2Jb");
   EXPECT_EQ(printable("caf\xc3\xa9"), "caf\xc3\xa9");
-  EXPECT_EQ(printable("\xe2\x80\xae" "x"), "\\u{202E}x");
+  EXPECT_EQ(printable("\xe2\x80\xae"
+                      "x"),
+            "\\u{202E}x");
   EXPECT_EQ(printable("\xff\xc0\x80"), "\\xFF\\xC0\\x80");
   EXPECT_EQ(printable(std::string("\0", 1)), "\\u{0000}");
   const std::string cut = printable(std::string(40000, 'a'));
@@ -65,9 +77,24 @@ TEST(Text, NearestWord) {
 TEST(JsonWriter, WritesWhatParsersRead) {
   std::string text;
   JsonWriter json([&text](std::string_view part) { text += part; });
-  json.begin_object().member("a\"\\\n\x01", "\xff caf\xc3\xa9").member("n", UINT64_MAX).member("x", 0.1).member("t", true);
+  json.begin_object()
+      .member("a\"\\\n\x01", "\xff caf\xc3\xa9")
+      .member("n", UINT64_MAX)
+      .member("x", 0.1)
+      .member("t", true);
   json.name("list").begin_array().value(1).null().begin_object().end_object().end_array();
-  json.name("rows").begin_array().begin_object().compact().member("k", "v").name("s").begin_array().value(1).value(2).end_array().end_object().end_array();
+  json.name("rows")
+      .begin_array()
+      .begin_object()
+      .compact()
+      .member("k", "v")
+      .name("s")
+      .begin_array()
+      .value(1)
+      .value(2)
+      .end_array()
+      .end_object()
+      .end_array();
   json.name("inf").value(-HUGE_VAL).end_object();
   json.flush();
   const ConfigValue parsed = ConfigValue::parse(text, "text");
@@ -140,14 +167,16 @@ const CheckRecord& by_id(const std::vector<CheckRecord>& records, std::string_vi
 }
 
 TEST(Expectations, TakeWhatIsExpected) {
-  const auto records = applied(R"([{"check":"value.all_zero","tensor":"a.*","reason":"fresh adapter"}])", {failing({"a.x", "a.y"})});
+  const auto records =
+      applied(R"([{"check":"value.all_zero","tensor":"a.*","reason":"fresh adapter"}])", {failing({"a.x", "a.y"})});
   EXPECT_EQ(by_id(records, "value.all_zero").status, Status::skip);
   EXPECT_EQ(by_id(records, "value.all_zero").reason, "expected: fresh adapter");
   EXPECT_EQ(by_id(records, "expect.unused").status, Status::pass);
 }
 
 TEST(Expectations, LeaveTheRest) {
-  const auto records = applied(R"({"expect":[{"check":"value.all_zero","tensor":"a.*","reason":"r"}]})", {failing({"a.x", "b.y"})});
+  const auto records =
+      applied(R"({"expect":[{"check":"value.all_zero","tensor":"a.*","reason":"r"}]})", {failing({"a.x", "b.y"})});
   EXPECT_EQ(by_id(records, "value.all_zero").status, Status::warn);
   EXPECT_EQ(by_id(records, "value.all_zero").subjects, std::vector<std::string>{"b.y"});
 }
@@ -162,13 +191,16 @@ TEST(Expectations, UnusedExpiredAndUnexpectedPassFail) {
   const auto in_time = applied(R"([{"check":"value.all_zero","until":"2026-06-01","reason":"r"}])", {failing({"a"})});
   EXPECT_EQ(by_id(in_time, "expect.expired").status, Status::pass);
   EXPECT_EQ(by_id(in_time, "value.all_zero").status, Status::skip);
-  const auto passes = applied(R"([{"check":"value.all_zero","reason":"r"}])", {CheckBuilder("value.all_zero").examined(3).pass()});
+  const auto passes =
+      applied(R"([{"check":"value.all_zero","reason":"r"}])", {CheckBuilder("value.all_zero").examined(3).pass()});
   EXPECT_EQ(by_id(passes, "expect.unexpected_pass").status, Status::fail);
 }
 
 TEST(Expectations, RefuseWhatTheyCannotMean) {
-  for (const char* text : {"{}", "[1]", R"([{"check":"value.all_zeros","reason":"r"}])", R"([{"check":"value.all_zero"}])", R"([{"check":"value.all_zero","reason":"r","till":"x"}])",
-                           R"([{"check":"value.all_zero","reason":"r","until":"soon"}])", R"([{"check":"value.all_zero","reason":7}])"}) {
+  for (const char* text :
+       {"{}", "[1]", R"([{"check":"value.all_zeros","reason":"r"}])", R"([{"check":"value.all_zero"}])",
+        R"([{"check":"value.all_zero","reason":"r","till":"x"}])",
+        R"([{"check":"value.all_zero","reason":"r","until":"soon"}])", R"([{"check":"value.all_zero","reason":7}])"}) {
     EXPECT_THROW(parse_expectations(text, "known.json"), Error) << text;
   }
 }
@@ -182,7 +214,8 @@ TEST(Verify, ComparablePartDoesNotDependOnThreadsOrPlace) {
   VerifyOptions one;
   VerifyOptions many;
   many.threads = 5;
-  EXPECT_EQ(reports::comparable_digest(verify(directory / "a", one)), reports::comparable_digest(verify(directory / "b", many)));
+  EXPECT_EQ(reports::comparable_digest(verify(directory / "a", one)),
+            reports::comparable_digest(verify(directory / "b", many)));
 }
 
 TEST(Verify, SubsetsAreVisible) {
@@ -194,7 +227,8 @@ TEST(Verify, SubsetsAreVisible) {
   EXPECT_EQ(findings_of(some), std::vector<std::string>{});
   EXPECT_EQ(record_of(some, "keys.subset").status, Status::pass);
   EXPECT_LT(record_of(some, "value.nonfinite").total, some.checkpoint.tensors);
-  EXPECT_TRUE(std::any_of(some.policies.begin(), some.policies.end(), [](const auto& policy) { return policy.relaxation; }));
+  EXPECT_TRUE(
+      std::any_of(some.policies.begin(), some.policies.end(), [](const auto& policy) { return policy.relaxation; }));
   options.include = {"nothing.like.this"};
   const reports::Report none = verify(directory / "a", options);
   EXPECT_EQ(record_of(none, "keys.subset").status, Status::fail);

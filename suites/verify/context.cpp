@@ -42,7 +42,8 @@ Context::Context(const VerifyOptions& given, const storage::Checkpoint& read) : 
 void Context::find_faults() {
   for (const Diagnostic& diagnostic : checkpoint.diagnostics) {
     if (diagnostic.severity == Severity::fail &&
-        (diagnostic.check == "index.syntax" || diagnostic.check == "index.duplicate_key" || diagnostic.check == "index.path")) {
+        (diagnostic.check == "index.syntax" || diagnostic.check == "index.duplicate_key" ||
+         diagnostic.check == "index.path")) {
       index_fault_ = diagnostic.check;
       break;
     }
@@ -152,7 +153,8 @@ void Context::find_schema() {
     return;
   }
   if (!checkpoint.config) {
-    no_schema_reason = "family " + std::string(detection.family->name) + " found by its names, but there is no config.json to derive names and shapes from";
+    no_schema_reason = "family " + std::string(detection.family->name) +
+                       " found by its names, but there is no config.json to derive names and shapes from";
     return;
   }
   if (!detection.missing_fields.empty()) {
@@ -179,7 +181,8 @@ void Context::find_schema() {
         names = &no_names;
       } else {
         form.reset();
-        no_schema_reason = "family " + std::string(detection.family->name) + " cannot describe this checkpoint: " + error.message();
+        no_schema_reason =
+            "family " + std::string(detection.family->name) + " cannot describe this checkpoint: " + error.message();
         return;
       }
     }
@@ -187,7 +190,8 @@ void Context::find_schema() {
 }
 
 const Error* Context::family_error(ErrorCode code) const {
-  const auto found = std::find_if(family_errors.begin(), family_errors.end(), [code](const Error& error) { return error.code() == code; });
+  const auto found = std::find_if(family_errors.begin(), family_errors.end(),
+                                  [code](const Error& error) { return error.code() == code; });
   return found == family_errors.end() ? nullptr : &*found;
 }
 
@@ -216,7 +220,9 @@ const ScanResult& Context::scan() {
     scan_options.threads = options.threads;
     scan_options.calls = options.calls;
     if (options.progress) {
-      scan_options.progress = [this](std::uint64_t done, std::uint64_t total) { options.progress("reading weights", done, total); };
+      scan_options.progress = [this](std::uint64_t done, std::uint64_t total) {
+        options.progress("reading weights", done, total);
+      };
     }
     scan_ = scan_values(checkpoint, tensors, scan_options);
     scan_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

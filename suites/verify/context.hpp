@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every check of `verify` looks at: one checkpoint read once, its family, and the values' facts when somebody asks.
+// What every check of `verify` looks at: one checkpoint read once, its family, and the values' facts when somebody
+// asks.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ namespace weightproof::suites {
 
 struct VerifyOptions {
   storage::SelectionOptions selection;
-  std::string family;                      ///< --family, empty: detect
-  std::vector<std::string> include;        ///< globs over keys
+  std::string family;                ///< --family, empty: detect
+  std::vector<std::string> include;  ///< globs over keys
   std::vector<std::string> exclude;
   std::vector<std::string> allow_missing;  ///< globs
   std::string expect_file;

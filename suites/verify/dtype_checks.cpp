@@ -39,7 +39,8 @@ CheckRecord declared(Context& context) {
   }
   const auto dtype = dtype_from_config_name(found->text);
   if (!dtype) {
-    return builder.note("config.json declares " + found->field + " " + printable(found->text) + ", which names no dtype");
+    return builder.note("config.json declares " + found->field + " " + printable(found->text) +
+                        ", which names no dtype");
   }
   std::map<std::string, std::uint64_t> others;
   std::vector<std::string_view> deviating;
@@ -96,7 +97,8 @@ CheckRecord f32_state(Context& context) {
   }
   builder.examined(examined);
   if (builder.has_subjects()) {
-    return builder.note(counted(builder.subject_count(), "tensor that the model keeps in F32 is", "tensors that the model keeps in F32 are") +
+    return builder.note(counted(builder.subject_count(), "tensor that the model keeps in F32 is",
+                                "tensors that the model keeps in F32 are") +
                         " stored narrower");
   }
   return context.faults.empty() ? builder.pass() : builder.skip("undecided where " + context.fault_text());

@@ -27,8 +27,11 @@ bool is_date(std::string_view text) {
   if (text.size() != 10 || text[4] != '-' || text[7] != '-') {
     return false;
   }
-  const auto number = [text](std::size_t at, std::size_t size) { return parse_count(text.substr(at, size)).value_or(0); };
-  return parse_count(text.substr(0, 4)).has_value() && number(5, 2) >= 1 && number(5, 2) <= 12 && number(8, 2) >= 1 && number(8, 2) <= 31;
+  const auto number = [text](std::size_t at, std::size_t size) {
+    return parse_count(text.substr(at, size)).value_or(0);
+  };
+  return parse_count(text.substr(0, 4)).has_value() && number(5, 2) >= 1 && number(5, 2) <= 12 && number(8, 2) >= 1 &&
+         number(8, 2) <= 31;
 }
 
 std::string shown(const Expectation& expectation) {
@@ -43,7 +46,8 @@ std::vector<Expectation> parse_expectations(std::string_view text, const std::st
   const ConfigValue document = ConfigValue::parse(text, file);
   const ConfigValue* list = document.is_array() ? &document : document.find("expect");
   if (list == nullptr || !list->is_array()) {
-    refuse(file, 0, "no list of expectations", R"(write [{"check": "value.all_zero", "tensor": "*.bias", "reason": "..."}])");
+    refuse(file, 0, "no list of expectations",
+           R"(write [{"check": "value.all_zero", "tensor": "*.bias", "reason": "..."}])");
   }
   std::vector<Expectation> out;
   for (std::size_t i = 0; i < list->items().size(); ++i) {
@@ -60,7 +64,8 @@ std::vector<Expectation> parse_expectations(std::string_view text, const std::st
                                  : name == "link"   ? &row.link
                                                     : nullptr;
       if (field == nullptr) {
-        refuse(file, i, "unknown field '" + printable(name) + "'", "an entry has check, tensor, reason, until and link");
+        refuse(file, i, "unknown field '" + printable(name) + "'",
+               "an entry has check, tensor, reason, until and link");
       }
       if (!value.as_string()) {
         refuse(file, i, "field '" + name + "' is no text", "write it in quotes");
@@ -73,7 +78,8 @@ std::vector<Expectation> parse_expectations(std::string_view text, const std::st
         ids.push_back(info.id);
       }
       const std::string_view near = nearest(row.check, ids);
-      refuse(file, i, "no check is called '" + printable(row.check) + "'", near.empty() ? "`weightproof explain` lists them" : "did you mean " + std::string(near) + "?");
+      refuse(file, i, "no check is called '" + printable(row.check) + "'",
+             near.empty() ? "`weightproof explain` lists them" : "did you mean " + std::string(near) + "?");
     }
     if (row.reason.empty()) {
       refuse(file, i, "no reason", "say why this finding is expected");
@@ -86,7 +92,8 @@ std::vector<Expectation> parse_expectations(std::string_view text, const std::st
   return out;
 }
 
-void apply_expectations(const std::vector<Expectation>& expectations, std::string_view today, std::vector<CheckRecord>& records) {
+void apply_expectations(const std::vector<Expectation>& expectations, std::string_view today,
+                        std::vector<CheckRecord>& records) {
   CheckBuilder unused("expect.unused");
   CheckBuilder expired("expect.expired");
   CheckBuilder passed("expect.unexpected_pass");
@@ -98,7 +105,8 @@ void apply_expectations(const std::vector<Expectation>& expectations, std::strin
       expired.subject(shown(expectation));
       continue;  // an expired entry excuses nothing
     }
-    const auto record = std::find_if(records.begin(), records.end(), [&](const CheckRecord& row) { return row.id == expectation.check; });
+    const auto record = std::find_if(records.begin(), records.end(),
+                                     [&](const CheckRecord& row) { return row.id == expectation.check; });
     if (record == records.end() || record->status == Status::error) {
       unused.subject(shown(expectation));
       continue;
@@ -118,26 +126,31 @@ void apply_expectations(const std::vector<Expectation>& expectations, std::strin
     if (takes_all) {
       record->subjects.clear();
     } else {
-      std::erase_if(record->subjects, [&](const std::string& subject) { return matches_glob(expectation.tensor, subject); });
+      std::erase_if(record->subjects,
+                    [&](const std::string& subject) { return matches_glob(expectation.tensor, subject); });
     }
     const std::size_t taken = before - record->subjects.size();
     if (taken == 0 && !takes_all) {
       unused.subject(shown(expectation));
       continue;
     }
-    const std::string remark = "expected" + (expectation.until.empty() ? std::string() : " until " + expectation.until) + ": " + expectation.reason +
-                               (expectation.link.empty() ? std::string() : " (" + expectation.link + ")");
+    const std::string remark =
+        "expected" + (expectation.until.empty() ? std::string() : " until " + expectation.until) + ": " +
+        expectation.reason + (expectation.link.empty() ? std::string() : " (" + expectation.link + ")");
     record->total = takes_all ? 0 : total - taken;
     if (record->total == 0) {
       record->explanation = record->message;
       record->status = Status::skip;
       record->reason = remark;
     } else {
-      record->explanation += (record->explanation.empty() ? "" : "; ") + counted(taken, "subject was ", "subjects were ") + remark;
+      record->explanation +=
+          (record->explanation.empty() ? "" : "; ") + counted(taken, "subject was ", "subjects were ") + remark;
     }
   }
-  records.push_back(unused.hint("take the entry out of the file").fail_if_subjects("an entry of the expectation file matched nothing"));
-  records.push_back(expired.hint("mend what was expected, or give it a new date with its reason").fail_if_subjects("an entry of the expectation file is past its date"));
+  records.push_back(unused.hint("take the entry out of the file")
+                        .fail_if_subjects("an entry of the expectation file matched nothing"));
+  records.push_back(expired.hint("mend what was expected, or give it a new date with its reason")
+                        .fail_if_subjects("an entry of the expectation file is past its date"));
   records.push_back(passed.hint("take the entry out of the file").fail_if_subjects("an expected failure passes now"));
 }
 

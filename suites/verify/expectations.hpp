@@ -24,6 +24,7 @@ std::vector<Expectation> parse_expectations(std::string_view text, const std::st
 
 /// Takes expected subjects out of failed and warned records (a record without any left is `skip` with the reason) and
 /// adds the expect.* records. `today` is a UTC date like 2026-01-31.
-void apply_expectations(const std::vector<Expectation>& expectations, std::string_view today, std::vector<reports::CheckRecord>& records);
+void apply_expectations(const std::vector<Expectation>& expectations, std::string_view today,
+                        std::vector<reports::CheckRecord>& records);
 
 }  // namespace weightproof::suites

@@ -34,7 +34,8 @@ constexpr std::array<std::pair<std::string_view, Phase>, 16> k_phases = {{
 }};
 
 Phase phase_of(std::string_view id) {
-  const auto* const row = std::find_if(k_phases.begin(), k_phases.end(), [id](const auto& entry) { return entry.first == id; });
+  const auto* const row =
+      std::find_if(k_phases.begin(), k_phases.end(), [id](const auto& entry) { return entry.first == id; });
   return row == k_phases.end() ? k_length : row->second;
 }
 
@@ -77,14 +78,22 @@ reports::CheckRecord judge_row(Context& context) {
 }
 
 constexpr std::array k_checks = {
-    VerifyCheck{"format.header_length", &judge_row<0>}, VerifyCheck{"format.utf8", &judge_row<1>},
-    VerifyCheck{"format.json", &judge_row<2>},          VerifyCheck{"format.duplicate_key", &judge_row<3>},
-    VerifyCheck{"format.metadata", &judge_row<4>},      VerifyCheck{"format.name", &judge_row<5>},
-    VerifyCheck{"format.dtype", &judge_row<6>},         VerifyCheck{"format.limits", &judge_row<7>},
-    VerifyCheck{"format.leading_whitespace", &judge_row<8>}, VerifyCheck{"format.extra_field", &judge_row<9>},
-    VerifyCheck{"format.size", &judge_row<10>},         VerifyCheck{"format.overflow", &judge_row<11>},
-    VerifyCheck{"format.offsets", &judge_row<12>},      VerifyCheck{"format.truncated", &judge_row<13>},
-    VerifyCheck{"format.trailing", &judge_row<14>},     VerifyCheck{"format.alignment", &judge_row<15>},
+    VerifyCheck{"format.header_length", &judge_row<0>},
+    VerifyCheck{"format.utf8", &judge_row<1>},
+    VerifyCheck{"format.json", &judge_row<2>},
+    VerifyCheck{"format.duplicate_key", &judge_row<3>},
+    VerifyCheck{"format.metadata", &judge_row<4>},
+    VerifyCheck{"format.name", &judge_row<5>},
+    VerifyCheck{"format.dtype", &judge_row<6>},
+    VerifyCheck{"format.limits", &judge_row<7>},
+    VerifyCheck{"format.leading_whitespace", &judge_row<8>},
+    VerifyCheck{"format.extra_field", &judge_row<9>},
+    VerifyCheck{"format.size", &judge_row<10>},
+    VerifyCheck{"format.overflow", &judge_row<11>},
+    VerifyCheck{"format.offsets", &judge_row<12>},
+    VerifyCheck{"format.truncated", &judge_row<13>},
+    VerifyCheck{"format.trailing", &judge_row<14>},
+    VerifyCheck{"format.alignment", &judge_row<15>},
     VerifyCheck{"format.config", &judge_config},
 };
 

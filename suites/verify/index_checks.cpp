@@ -44,7 +44,8 @@ CheckRecord document(Context& context, std::string_view id) {
   } else if (!context.index_fault().empty() && context.index_fault() != id && !context.checkpoint.index) {
     undecided = context.fault_text();
   }
-  return record_of_diagnostics(context, id, context.checkpoint.index ? context.checkpoint.index->weight_map.size() : 0, undecided);
+  return record_of_diagnostics(context, id, context.checkpoint.index ? context.checkpoint.index->weight_map.size() : 0,
+                               undecided);
 }
 
 CheckRecord syntax(Context& context) { return document(context, "index.syntax"); }
@@ -53,7 +54,9 @@ CheckRecord path(Context& context) { return document(context, "index.path"); }
 
 CheckRecord missing_shard(Context& context) {
   if (context.is_keys_only()) {
-    return CheckBuilder("index.missing_shard").hint("leave out --keys-only").skip("weight files are not looked for under --keys-only");
+    return CheckBuilder("index.missing_shard")
+        .hint("leave out --keys-only")
+        .skip("weight files are not looked for under --keys-only");
   }
   const bool is_blind = !context.index_fault().empty() && !context.checkpoint.index;
   return record_of_diagnostics(context, "index.missing_shard", context.checkpoint.shards.size(),
@@ -74,7 +77,8 @@ CheckRecord mapping(Context& context) { return against_headers(context, "index.m
 CheckRecord unlisted_tensor(Context& context) { return against_headers(context, "index.unlisted_tensor"); }
 
 CheckRecord orphan_shard(Context& context) {
-  return record_of_diagnostics(context, "index.orphan_shard", std::max<std::uint64_t>(context.checkpoint.files.size(), 1));
+  return record_of_diagnostics(context, "index.orphan_shard",
+                               std::max<std::uint64_t>(context.checkpoint.files.size(), 1));
 }
 
 CheckRecord shard_numbering(Context& context) {
@@ -126,7 +130,8 @@ CheckRecord referenced_file(Context& context) {
     ++named;
     const auto& files = context.checkpoint.files;
     const std::string top = file.substr(0, file.find('/'));
-    if (std::find(files.begin(), files.end(), file) == files.end() && std::find(files.begin(), files.end(), top) == files.end()) {
+    if (std::find(files.begin(), files.end(), file) == files.end() &&
+        std::find(files.begin(), files.end(), top) == files.end()) {
       missing.push_back(file);
     }
   };

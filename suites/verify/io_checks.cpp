@@ -47,15 +47,18 @@ CheckRecord short_read(Context& context) { return from_scan(context, "io.short_r
 CheckRecord stale(Context& context) { return from_scan(context, "io.stale", context.checkpoint.shards.size()); }
 
 bool is_leftover(std::string_view name) {
-  for (const std::string_view ending : {".tmp", ".temp", ".part", ".partial", ".incomplete", ".crdownload", ".aria2", ".lock.tmp"}) {
+  for (const std::string_view ending :
+       {".tmp", ".temp", ".part", ".partial", ".incomplete", ".crdownload", ".aria2", ".lock.tmp"}) {
     if (name.size() > ending.size() && name.ends_with(ending)) {
       return true;
     }
   }
-  if (name.find(".safetensors.tmp") != std::string_view::npos || name.find(".safetensors.incomplete") != std::string_view::npos) {
+  if (name.find(".safetensors.tmp") != std::string_view::npos ||
+      name.find(".safetensors.incomplete") != std::string_view::npos) {
     return true;
   }
-  return name.find(storage::k_staging_infix) != std::string_view::npos || name.starts_with(".tmp-model") || name == "INCOMPLETE" || name == ".incomplete";
+  return name.find(storage::k_staging_infix) != std::string_view::npos || name.starts_with(".tmp-model") ||
+         name == "INCOMPLETE" || name == ".incomplete";
 }
 
 CheckRecord interrupted(Context& context) {

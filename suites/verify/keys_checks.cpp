@@ -62,8 +62,8 @@ std::string no_coverage(const Context& context) {
 std::string passthrough_text(const Context& context, const plan::KeyCoverage& coverage) {
   std::string out;
   for (const plan::MatchedRows& rule : coverage.passed_through) {
-    out += (out.empty() ? "" : "; ") + counted(rule.rows.size(), "tensor", "tensors") + " under " + printable(rule.pattern) +
-           " pass through: whether any is missing cannot be asked (" + rule.reason + ")";
+    out += (out.empty() ? "" : "; ") + counted(rule.rows.size(), "tensor", "tensors") + " under " +
+           printable(rule.pattern) + " pass through: whether any is missing cannot be asked (" + rule.reason + ")";
   }
   (void)context;
   return out;
@@ -73,7 +73,9 @@ std::string passthrough_text(const Context& context, const plan::KeyCoverage& co
 std::string pairs_text(const std::vector<std::string>& missing, const std::vector<std::string>& unexpected) {
   std::string out;
   std::size_t shown = 0;
-  std::vector<std::string_view> candidates(unexpected.begin(), unexpected.begin() + static_cast<std::ptrdiff_t>(std::min(unexpected.size(), k_pair_candidates)));
+  std::vector<std::string_view> candidates(
+      unexpected.begin(),
+      unexpected.begin() + static_cast<std::ptrdiff_t>(std::min(unexpected.size(), k_pair_candidates)));
   for (const std::string& key : missing) {
     if (shown == k_pairs_shown || candidates.empty()) {
       break;
@@ -81,7 +83,8 @@ std::string pairs_text(const std::vector<std::string>& missing, const std::vecto
     std::string_view best;
     std::size_t least = std::max<std::size_t>(3, std::min<std::size_t>(key.size() / 3, 24)) + 1;
     for (const std::string_view candidate : candidates) {
-      const std::size_t gap = candidate.size() > key.size() ? candidate.size() - key.size() : key.size() - candidate.size();
+      const std::size_t gap =
+          candidate.size() > key.size() ? candidate.size() - key.size() : key.size() - candidate.size();
       if (gap >= least || candidate.size() > 512) {
         continue;
       }
@@ -125,7 +128,8 @@ CheckRecord missing(Context& context) {
   std::string remark = passthrough_text(context, coverage);
   if (!coverage.missing_allowed.empty()) {
     const auto allowed = keys_of(*context.schema, coverage.missing_allowed);
-    remark += (remark.empty() ? "" : "; ") + counted(allowed.size(), "missing key is", "missing keys are") + " allowed by --allow-missing: " + listed(allowed);
+    remark += (remark.empty() ? "" : "; ") + counted(allowed.size(), "missing key is", "missing keys are") +
+              " allowed by --allow-missing: " + listed(allowed);
   }
   if (coverage.missing.empty()) {
     return remark.empty() ? builder.pass() : builder.note(remark);
@@ -137,9 +141,20 @@ CheckRecord missing(Context& context) {
   const std::string pairs = pairs_text(absent, keys_of(context.keys(), coverage.unexpected));
   builder.explanation(pairs.empty() ? remark : pairs);
   builder.expected(coverage.asked).actual(coverage.present).code("MISSING_KEYS");
-  builder.hint("--allow-missing GLOB accepts their absence; `weightproof adapters show " + std::string(context.schema->family()) + "` lists what is required");
-  return builder.fail(counted(absent.size(), "tensor", "tensors") + " that " + std::string(context.schema->family()) + " requires " +
-                      (absent.size() == 1 ? "is" : "are") + " missing: " + listed(absent));
+  builder.hint("--allow-missing GLOB accepts their absence; `weightproof adapters show " +
+               std::string(context.schema->family()) + "` lists what is required");
+  return builder.fail(counted(absent.size(), "tensor", "tensors") + " that " + std::string(context.schema->family()) +
+                      " requires " + (absent.size() == 1 ? "is" : "are") + " missing: " + listed(absent));
+}
+
+bool is_orphan(Context& context, const std::string& key) {
+  for (const Diagnostic& diagnostic : context.quantization().diagnostics) {
+    const auto& keys = diagnostic.facts.keys;
+    if (diagnostic.check == "quant.scale_orphan" && std::find(keys.begin(), keys.end(), key) != keys.end()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 CheckRecord unexpected(Context& context) {
@@ -152,17 +167,25 @@ CheckRecord unexpected(Context& context) {
   if (coverage.unexpected.empty()) {
     if (!coverage.unexpected_allowed.empty()) {
       const auto allowed = keys_of(context.keys(), coverage.unexpected_allowed);
-      return builder.note(counted(allowed.size(), "tensor", "tensors") + " that the model does not know, allowed by --allow-unexpected: " + listed(allowed));
+      return builder.note(counted(allowed.size(), "tensor", "tensors") +
+                          " that the model does not know, allowed by --allow-unexpected: " + listed(allowed));
     }
     return builder.pass();
   }
-  const auto extra = keys_of(context.keys(), coverage.unexpected);
+  std::vector<std::string> extra = keys_of(context.keys(), coverage.unexpected);
+  // A scale without its weight is judged under its own id.
+  const std::size_t orphans =
+      std::erase_if(extra, [&context](const std::string& key) { return is_orphan(context, key); });
+  if (extra.empty()) {
+    return builder.note(counted(orphans, "tensor belongs", "tensors belong") + " to no weight (quant.scale_orphan)");
+  }
   for (const std::string& key : extra) {
     builder.subject(key);
   }
   builder.explanation(pairs_text(keys_of(*context.schema, coverage.missing), extra)).code("UNEXPECTED_KEYS");
   builder.hint("--allow-unexpected notes them instead; --exclude GLOB leaves them out");
-  return builder.fail(counted(extra.size(), "tensor", "tensors") + " that " + std::string(context.schema->family()) + " does not know: " + listed(extra));
+  return builder.fail(counted(extra.size(), "tensor", "tensors") + " that " + std::string(context.schema->family()) +
+                      " does not know: " + listed(extra));
 }
 
 CheckRecord shape(Context& context) {
@@ -171,7 +194,8 @@ CheckRecord shape(Context& context) {
     return builder.skip(context.no_schema_reason);
   }
   if (!context.quantization().undecodable.empty()) {
-    return builder.skip("shapes are those of decoded weights, and these cannot be decoded: " + context.quantization().undecodable);
+    return builder.skip("shapes are those of decoded weights, and these cannot be decoded: " +
+                        context.quantization().undecodable);
   }
   const plan::KeyCoverage& coverage = context.coverage();
   std::uint64_t examined = 0;
@@ -194,11 +218,13 @@ CheckRecord shape(Context& context) {
       builder.explanation("the stored tensor is empty: it was saved without being gathered from its ranks");
     }
     return builder.hint("config.json and weights belong to different models, or the tensor was saved wrongly")
-        .fail(counted(coverage.shape_mismatches.size(), "tensor has", "tensors have") + " another shape than config.json asks for: " +
-              printable(tensor.key) + " is " + actual + ", not " + expected);
+        .fail(counted(coverage.shape_mismatches.size(), "tensor has", "tensors have") +
+              " another shape than config.json asks for: " + printable(tensor.key) + " is " + actual + ", not " +
+              expected);
   }
   if (!context.faults.empty()) {
-    return builder.skip("undecided where " + context.fault_text() + "; " + counted(examined, "other tensor", "other tensors") + " examined, nothing found");
+    return builder.skip("undecided where " + context.fault_text() + "; " +
+                        counted(examined, "other tensor", "other tensors") + " examined, nothing found");
   }
   return builder.pass();
 }
@@ -209,7 +235,9 @@ CheckRecord wrapper_prefix(Context& context) {
   if (!context.incomplete_keys_reason().empty() && rows.empty()) {
     return builder.skip(context.incomplete_keys_reason());
   }
-  const bool is_peft = std::any_of(rows.begin(), rows.end(), [](const StoredTensor& row) { return row.key.find(".lora_") != std::string_view::npos; });
+  const bool is_peft = std::any_of(rows.begin(), rows.end(), [](const StoredTensor& row) {
+    return row.key.find(".lora_") != std::string_view::npos;
+  });
   builder.examined(rows.size());
   std::string first;
   std::string first_name;
@@ -233,12 +261,14 @@ CheckRecord wrapper_prefix(Context& context) {
   return builder.expected(first_name)
       .actual(first)
       .hint("save the unwrapped module, or rename: " + printable(first) + " should be " + printable(first_name))
-      .fail(counted(builder.subject_count(), "name carries", "names carry") + " the prefix of a wrapper: " + printable(first) + " should be " + printable(first_name));
+      .fail(counted(builder.subject_count(), "name carries", "names carry") +
+            " the prefix of a wrapper: " + printable(first) + " should be " + printable(first_name));
 }
 
 CheckRecord collision(Context& context) {
   CheckBuilder builder("keys.collision");
-  if (const Error* mixed = context.family_error(ErrorCode::namespace_mixed)) {
+  const Error* mixed = context.family_error(ErrorCode::namespace_mixed);
+  if (mixed != nullptr && mixed->check() == "keys.collision") {
     CheckRecord record = failed_record("keys.collision", *mixed);
     if (context.schema && context.incomplete_keys_reason().empty()) {
       // The names in the wrong spelling, and what they should be.
@@ -274,7 +304,8 @@ CheckRecord collision(Context& context) {
       continue;
     }
     if (writer[binding.native] != k_no_id) {
-      builder.subject(schema.stored_tensors()[writer[binding.native]].key).subject(schema.stored_tensors()[binding.stored].key);
+      builder.subject(schema.stored_tensors()[writer[binding.native]].key)
+          .subject(schema.stored_tensors()[binding.stored].key);
       builder.evidence("destination", native.key);
     }
     writer[binding.native] = binding.stored;
@@ -297,7 +328,8 @@ CheckRecord rename(Context& context) {
     }
     const LogicalTensor& stored = schema.stored_tensors()[binding.stored];
     const NativeTensor& native = schema.native_tensors()[binding.native];
-    if (schema.stored_view(binding) == View::whole(schema.shape_of(stored)) && schema.native_view(binding) == View::whole(schema.shape_of(native))) {
+    if (schema.stored_view(binding) == View::whole(schema.shape_of(stored)) &&
+        schema.native_view(binding) == View::whole(schema.shape_of(native))) {
       forward.emplace(stored.key, native.key);
       backward.emplace(native.key, stored.key);
     }
@@ -314,9 +346,7 @@ CheckRecord rename(Context& context) {
   return builder.examined(forward.size()).fail_if_subjects("renaming is not the same forward and back");
 }
 
-CheckRecord duplicate_across_shards(Context& context) {
-  return duplicate_record(context);
-}
+CheckRecord duplicate_across_shards(Context& context) { return duplicate_record(context); }
 
 CheckRecord subset(Context& context) {
   CheckBuilder builder("keys.subset");
@@ -329,16 +359,20 @@ CheckRecord subset(Context& context) {
   }
   builder.examined(selected);
   if (selected == 0) {
-    return builder.code("SUBSET_EMPTY").hint("`weightproof inspect --tensors` lists the names").fail("--include and --exclude leave no stored tensor");
+    return builder.code("SUBSET_EMPTY")
+        .hint("`weightproof inspect --tensors` lists the names")
+        .fail("--include and --exclude leave no stored tensor");
   }
   if (!context.schema) {
-    return builder.note(grouped(selected) + " of " + counted(context.keys().size(), "tensor is", "tensors are") + " judged; " + context.no_schema_reason);
+    return builder.note(grouped(selected) + " of " + counted(context.keys().size(), "tensor is", "tensors are") +
+                        " judged; " + context.no_schema_reason);
   }
   const plan::KeyCoverage& coverage = context.coverage();
   if (coverage.present == 0) {
     return builder.code("SUBSET_EMPTY").fail("none of the selected tensors belongs to the model");
   }
-  return builder.note(grouped(selected) + " of " + counted(context.keys().size(), "tensor is", "tensors are") + " judged");
+  return builder.note(grouped(selected) + " of " + counted(context.keys().size(), "tensor is", "tensors are") +
+                      " judged");
 }
 
 CheckRecord dropped(Context& context) {
@@ -353,7 +387,8 @@ CheckRecord dropped(Context& context) {
       continue;
     }
     count += rule.rows.size();
-    text += (text.empty() ? "" : "; ") + counted(rule.rows.size(), "tensor", "tensors") + " by " + printable(rule.pattern) + " (" + rule.reason + ")";
+    text += (text.empty() ? "" : "; ") + counted(rule.rows.size(), "tensor", "tensors") + " by " +
+            printable(rule.pattern) + " (" + rule.reason + ")";
     for (const plan::Row row : rule.rows) {
       builder.subject(context.keys().tensors()[row].key);
     }
@@ -371,7 +406,8 @@ CheckRecord defaulted(Context& context) {
   std::vector<std::string> taken(schema.defaulted().begin(), schema.defaulted().end());
   for (const StoredId id : context.coverage().absent_optional) {
     const LogicalTensor& tensor = schema.stored_tensors()[id];
-    taken.push_back(std::string(tensor.key) + " absent" + (tensor.absent_rule == k_no_id ? std::string() : ": " + schema.rule(tensor.absent_rule)));
+    taken.push_back(std::string(tensor.key) + " absent" +
+                    (tensor.absent_rule == k_no_id ? std::string() : ": " + schema.rule(tensor.absent_rule)));
     builder.subject(tensor.key);
   }
   builder.examined(schema.stored_tensors().size());

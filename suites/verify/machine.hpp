@@ -17,8 +17,8 @@ struct Machine {
   std::optional<std::uint64_t> memory_bytes;
   std::optional<std::uint64_t> memory_available_bytes;
   std::optional<std::uint64_t> cgroup_limit_bytes;
-  std::string gpu;          ///< names as the driver tells, or empty
-  std::string gpu_reason;   ///< why there is none
+  std::string gpu;         ///< names as the driver tells, or empty
+  std::string gpu_reason;  ///< why there is none
   std::string compiler;
 };
 Machine describe_machine();

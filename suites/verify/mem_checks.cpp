@@ -27,7 +27,8 @@ CheckRecord residency(Context& context) {
   if (!context.has_scan() || !context.residency_before()) {
     return builder.skip("no values were read");
   }
-  return builder.note("page cache before: " + residency_text(*context.residency_before()) + "; after: " + residency_text(context.residency()));
+  return builder.note("page cache before: " + residency_text(*context.residency_before()) +
+                      "; after: " + residency_text(context.residency()));
 }
 
 constexpr std::array k_checks = {VerifyCheck{"mem.residency", &residency}};

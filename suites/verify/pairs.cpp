@@ -37,7 +37,8 @@ storage::File open_shard(const Context& context, std::uint32_t shard) {
 PairComparison compare_pair(const Context& context, const StoredTensor& expected, const StoredTensor& actual) {
   PairComparison out;
   if (!expected.is_described || !actual.is_described) {
-    out.undecided = context.is_keys_only() ? "asks the weight files, which --keys-only leaves alone" : "undecided where " + context.fault_text();
+    out.undecided = context.is_keys_only() ? "asks the weight files, which --keys-only leaves alone"
+                                           : "undecided where " + context.fault_text();
     return out;
   }
   out.elements = element_count(expected.shape).value_or(0);
@@ -65,8 +66,8 @@ PairComparison compare_pair(const Context& context, const StoredTensor& expected
     out.coordinate = coordinate_of(expected.shape, element);
     out.expected = hex_of(bytes.first_a);
     out.actual = hex_of(bytes.first_b);
-    out.difference = counted(out.differing, "element", "elements") + " of " + grouped(out.elements) + ", first at " + to_string(out.coordinate) +
-                     ", where it holds " + out.actual + " instead of " + out.expected;
+    out.difference = counted(out.differing, "element", "elements") + " of " + grouped(out.elements) + ", first at " +
+                     to_string(out.coordinate) + ", where it holds " + out.actual + " instead of " + out.expected;
   }
   return out;
 }
@@ -107,9 +108,11 @@ reports::CheckRecord duplicate_record(Context& context) {
       };
       const PairComparison pair = compare_pair(context, row(place->second), row({s, &tensor}));
       if (message.empty() || (!pair.is_equal && !has_difference)) {
-        message = printable(tensor.name) + " is in " + printable(checkpoint.shards[place->second.shard].name) + " and in " +
-                  printable(checkpoint.shards[s].name) + (pair.is_equal ? " with equal bytes" : " with other values: " + pair.difference);
-        builder.evidence("files", reports::Value::array_of(std::vector<std::string>{checkpoint.shards[place->second.shard].name, checkpoint.shards[s].name}));
+        message = printable(tensor.name) + " is in " + printable(checkpoint.shards[place->second.shard].name) +
+                  " and in " + printable(checkpoint.shards[s].name) +
+                  (pair.is_equal ? " with equal bytes" : " with other values: " + pair.difference);
+        builder.evidence("files", reports::Value::array_of(std::vector<std::string>{
+                                      checkpoint.shards[place->second.shard].name, checkpoint.shards[s].name}));
       }
       has_difference = has_difference || !pair.is_equal;
     }

@@ -56,6 +56,19 @@ CheckRecord unsupported(Context& context) {
 }
 
 CheckRecord config_mismatch(Context& context) {
+  const QuantizedState& state = context.quantization();
+  const auto scaled =
+      std::count_if(state.found.tensors.begin(), state.found.tensors.end(),
+                    [](const codec::QuantizedTensor& tensor) { return tensor.scheme.id != "fp8_bare"; });
+  const bool is_unstated = state.found.method.empty() && state.found.source == "tensors";
+  if (is_unstated && scaled > 0 && context.checkpoint.config && context.detection.family != nullptr) {
+    // Loaders build plain layers by such a config and fill them with codes.
+    CheckBuilder builder("quant.config_mismatch");
+    builder.subject("config.json").code("QUANT_CONFIG_MISMATCH").evidence("first", state.found.tensors.front().key);
+    return builder.hint("put the quantization_config back that the weights were saved with")
+        .fail(counted(static_cast<std::uint64_t>(scaled), "tensor is", "tensors are") +
+              " quantized, and config.json has no quantization_config");
+  }
   return found_under(context, "quant.config_mismatch", tensor_count(context));
 }
 CheckRecord scale_missing(Context& context) {

@@ -72,7 +72,8 @@ reports::CheckRecord record_of_diagnostics(const Context& context, std::string_v
   return record_of(context.checkpoint.diagnostics, id, examined, undecided);
 }
 
-reports::CheckRecord record_of(std::span<const Diagnostic> diagnostics, std::string_view id, std::uint64_t examined, const std::string& undecided) {
+reports::CheckRecord record_of(std::span<const Diagnostic> diagnostics, std::string_view id, std::uint64_t examined,
+                               const std::string& undecided) {
   std::array<std::vector<const Diagnostic*>, 3> by_severity;
   for (const Diagnostic& diagnostic : diagnostics) {
     if (diagnostic.check == id) {
@@ -101,7 +102,8 @@ reports::CheckRecord record_of(std::span<const Diagnostic> diagnostics, std::str
       milder += by_severity[i].size();
     }
     if (milder > 0) {
-      builder.explanation("also seen: " + by_severity[severity == Severity::fail && !by_severity[1].empty() ? 1 : 0].front()->message);
+      builder.explanation("also seen: " +
+                          by_severity[severity == Severity::fail && !by_severity[1].empty() ? 1 : 0].front()->message);
     }
     return severity == Severity::fail ? builder.fail(message) : builder.warn(message);
   }

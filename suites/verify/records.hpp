@@ -19,7 +19,8 @@ reports::CheckRecord record_of_diagnostics(const Context& context, std::string_v
                                            const std::string& undecided = {});
 
 /// The same over a list of diagnostics.
-reports::CheckRecord record_of(std::span<const Diagnostic> diagnostics, std::string_view id, std::uint64_t examined, const std::string& undecided = {});
+reports::CheckRecord record_of(std::span<const Diagnostic> diagnostics, std::string_view id, std::uint64_t examined,
+                               const std::string& undecided = {});
 
 /// Status `fail` with the facts of an error.
 reports::CheckRecord failed_record(std::string_view id, const Error& error);

@@ -12,8 +12,8 @@ namespace weightproof::suites {
 
 std::vector<VerifyCheck> all_verify_checks() {
   std::vector<VerifyCheck> all;
-  for (const auto group : {format_checks(), index_checks(), keys_checks(), tied_checks(), quant_checks(), quant_value_checks(), dtype_checks(),
-                           value_checks(), io_checks(), mem_checks()}) {
+  for (const auto group : {format_checks(), index_checks(), keys_checks(), tied_checks(), layout_checks(), quant_checks(),
+                           quant_value_checks(), dtype_checks(), value_checks(), io_checks(), mem_checks()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;
@@ -32,15 +32,19 @@ reports::CheckRecord run_check(const VerifyCheck& check, Context& context) {
   const std::string id(check.id);
   const CheckInfo* info = find_check(check.id);
   const std::string_view needs = info == nullptr ? std::string_view{} : info->needs;
-  if (!needs.empty() && !context.checkpoint.is_selected && check.id != "index.selection" && !has_diagnostic(context, check.id)) {
+  if (!needs.empty() && !context.checkpoint.is_selected && check.id != "index.selection" &&
+      !has_diagnostic(context, check.id)) {
     if (!context.index_fault().empty()) {
       return reports::CheckBuilder(id).skip(context.fault_text());
     }
     return reports::CheckBuilder(id).skip("no checkpoint could be selected (index.selection)");
   }
-  const bool needs_weights = needs.find("header") != std::string_view::npos || needs.find("bytes") != std::string_view::npos;
+  const bool needs_weights =
+      needs.find("header") != std::string_view::npos || needs.find("bytes") != std::string_view::npos;
   if (context.is_keys_only() && needs_weights) {
-    return reports::CheckBuilder(id).hint("leave out --keys-only").skip("asks the weight files, which --keys-only leaves alone");
+    return reports::CheckBuilder(id)
+        .hint("leave out --keys-only")
+        .skip("asks the weight files, which --keys-only leaves alone");
   }
   try {
     return check.run(context);

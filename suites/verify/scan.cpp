@@ -33,7 +33,10 @@ struct OpenFile {
 class Scan {
  public:
   Scan(const storage::Checkpoint& checkpoint, std::span<const std::uint32_t> tensors, const ScanOptions& options)
-      : checkpoint_(checkpoint), rows_(checkpoint.catalog.tensors()), options_(options), files_(checkpoint.shards.size()) {
+      : checkpoint_(checkpoint),
+        rows_(checkpoint.catalog.tensors()),
+        options_(options),
+        files_(checkpoint.shards.size()) {
     order_.assign(tensors.begin(), tensors.end());
     std::sort(order_.begin(), order_.end(), [this](std::uint32_t a, std::uint32_t b) {
       const auto key = [this](std::uint32_t t) { return std::tuple(rows_[t].file, rows_[t].begin, rows_[t].bytes, t); };
@@ -43,7 +46,8 @@ class Scan {
   }
 
   ScanResult run() {
-    const auto workers = std::min<std::size_t>(std::max(1U, options_.threads), std::max<std::size_t>(1, panels_.size()));
+    const auto workers =
+        std::min<std::size_t>(std::max(1U, options_.threads), std::max<std::size_t>(1, panels_.size()));
     std::vector<std::thread> threads;
     for (std::size_t i = 1; i < workers; ++i) {
       threads.emplace_back([this] { work(); });
@@ -74,7 +78,8 @@ class Scan {
       if (row.bytes == 0) {
         continue;  // nothing to read; finish() counts it
       }
-      if (is_open && (open.file != row.file || end - open.begin > cut || row.begin > open.end + limits::read_gap_bytes_max)) {
+      if (is_open &&
+          (open.file != row.file || end - open.begin > cut || row.begin > open.end + limits::read_gap_bytes_max)) {
         close();
       }
       if (is_open) {
@@ -176,7 +181,8 @@ class Scan {
     auto outlier = find_outlier(row.dtype, facts);
     const bool is_single_valued = facts.elements > 1 && facts.is_constant;
     const bool is_zero = facts.elements > 0 && facts.is_zero;
-    if (facts.nan_count > 0 || facts.inf_count > 0 || facts.odd_bool_count > 0 || is_single_valued || is_zero || outlier) {
+    if (facts.nan_count > 0 || facts.inf_count > 0 || facts.odd_bool_count > 0 || is_single_valued || is_zero ||
+        outlier) {
       result_.notable.push_back({tensor, facts, outlier});
     }
   }
@@ -251,7 +257,8 @@ class Scan {
       }
     }
     // Facts of a file that failed half-way, or changed, are not facts about the checkpoint.
-    std::erase_if(result_.notable, [this](const NotableTensor& row) { return files_[rows_[row.tensor].file].error.has_value(); });
+    std::erase_if(result_.notable,
+                  [this](const NotableTensor& row) { return files_[rows_[row.tensor].file].error.has_value(); });
     result_.tensors = order_.size() - result_.unread.size();
     std::sort(result_.unread.begin(), result_.unread.end());
     std::sort(result_.notable.begin(), result_.notable.end(),
@@ -285,12 +292,13 @@ class Scan {
 
 }  // namespace
 
-ScanResult scan_values(const storage::Checkpoint& checkpoint, std::span<const std::uint32_t> tensors, const ScanOptions& options) {
+ScanResult scan_values(const storage::Checkpoint& checkpoint, std::span<const std::uint32_t> tensors,
+                       const ScanOptions& options) {
   return Scan(checkpoint, tensors, options).run();
 }
 
-ByteComparison compare_ranges(const storage::File& a, std::uint64_t begin_a, const storage::File& b, std::uint64_t begin_b,
-                              std::uint64_t bytes, std::size_t element_bytes) {
+ByteComparison compare_ranges(const storage::File& a, std::uint64_t begin_a, const storage::File& b,
+                              std::uint64_t begin_b, std::uint64_t bytes, std::size_t element_bytes) {
   ByteComparison out;
   out.bytes = bytes;
   const std::size_t step = limits::read_bytes_max / element_bytes * element_bytes;
@@ -309,8 +317,10 @@ ByteComparison compare_ranges(const storage::File& a, std::uint64_t begin_a, con
       }
       if (!out.first_element) {
         out.first_element = (at + i) / element_bytes;
-        out.first_a.assign(left.begin() + static_cast<std::ptrdiff_t>(i), left.begin() + static_cast<std::ptrdiff_t>(i + element_bytes));
-        out.first_b.assign(right.begin() + static_cast<std::ptrdiff_t>(i), right.begin() + static_cast<std::ptrdiff_t>(i + element_bytes));
+        out.first_a.assign(left.begin() + static_cast<std::ptrdiff_t>(i),
+                           left.begin() + static_cast<std::ptrdiff_t>(i + element_bytes));
+        out.first_b.assign(right.begin() + static_cast<std::ptrdiff_t>(i),
+                           right.begin() + static_cast<std::ptrdiff_t>(i + element_bytes));
       }
       ++out.differing_elements;
     }

@@ -38,14 +38,15 @@ struct ScanResult {
   std::uint64_t elements = 0;
   std::uint64_t bytes = 0;
   std::uint64_t reads = 0;
-  std::vector<Error> errors;  ///< at most one for each file: failed reads, changed files; in file order
+  std::vector<Error> errors;          ///< at most one for each file: failed reads, changed files; in file order
   std::vector<std::uint32_t> unread;  ///< tensors that an error kept from being examined, in catalog order
   bool has_float_mode_fault = false;  ///< a worker flushed subnormals
 };
 
 /// Scans the given rows of `checkpoint.catalog` (all of sound, present files). Throws nothing for bad files: their
 /// errors are in the result.
-ScanResult scan_values(const storage::Checkpoint& checkpoint, std::span<const std::uint32_t> tensors, const ScanOptions& options);
+ScanResult scan_values(const storage::Checkpoint& checkpoint, std::span<const std::uint32_t> tensors,
+                       const ScanOptions& options);
 
 /// Result of comparing two stored tensors byte by byte.
 struct ByteComparison {
@@ -56,8 +57,8 @@ struct ByteComparison {
   std::vector<std::byte> first_b;
 };
 /// Streams both ranges; they have equal sizes. `element_bytes` of a sub-byte dtype is 1. Throws io_error, file_changed.
-ByteComparison compare_ranges(const storage::File& a, std::uint64_t begin_a, const storage::File& b, std::uint64_t begin_b,
-                              std::uint64_t bytes, std::size_t element_bytes);
+ByteComparison compare_ranges(const storage::File& a, std::uint64_t begin_a, const storage::File& b,
+                              std::uint64_t begin_b, std::uint64_t bytes, std::size_t element_bytes);
 
 /// True where this thread keeps subnormal numbers: neither flush-to-zero nor denormals-are-zero.
 bool keeps_subnormals();

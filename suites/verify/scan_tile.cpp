@@ -25,10 +25,12 @@ struct WordFormat {
 };
 
 template <typename Word>
-void add_special(const WordFormat<Word>& format, const Word* values, std::size_t count, std::uint64_t index, TileFacts& facts) {
+void add_special(const WordFormat<Word>& format, const Word* values, std::size_t count, std::uint64_t index,
+                 TileFacts& facts) {
   for (std::size_t i = 0; i < count; ++i) {
     const Word magnitude = static_cast<Word>(values[i] & format.magnitude_mask);
-    if ((format.nan_from != 0 && magnitude >= format.nan_from) || (format.nan_exact != 0 && values[i] == format.nan_exact)) {
+    if ((format.nan_from != 0 && magnitude >= format.nan_from) ||
+        (format.nan_exact != 0 && values[i] == format.nan_exact)) {
       ++facts.nan_count;
       facts.first_nan = std::min(facts.first_nan, index + i);
     } else if (format.inf != 0 && magnitude == format.inf) {
@@ -39,8 +41,8 @@ void add_special(const WordFormat<Word>& format, const Word* values, std::size_t
 }
 
 template <typename Word>
-void rank_chunk(const WordFormat<Word>& format, const Word* values, std::size_t count, std::uint64_t index, bool is_exact,
-                MagnitudeRank& rank) {
+void rank_chunk(const WordFormat<Word>& format, const Word* values, std::size_t count, std::uint64_t index,
+                bool is_exact, MagnitudeRank& rank) {
   Word best = 0;
   std::size_t best_at = 0;
   bool has_any = false;
@@ -63,7 +65,8 @@ void rank_chunk(const WordFormat<Word>& format, const Word* values, std::size_t 
 }
 
 template <typename Word>
-TileFacts scan_words(const WordFormat<Word>& format, std::span<const std::byte> bytes, std::uint64_t first_element, bool is_exact) {
+TileFacts scan_words(const WordFormat<Word>& format, std::span<const std::byte> bytes, std::uint64_t first_element,
+                     bool is_exact) {
   TileFacts facts;
   const std::size_t count = bytes.size() / sizeof(Word);
   facts.elements = count;
@@ -104,7 +107,8 @@ TileFacts scan_words(const WordFormat<Word>& format, std::span<const std::byte> 
     any_magnitude = static_cast<Word>(any_magnitude | seen);
     any_difference = static_cast<Word>(any_difference | difference);
     const std::uint64_t index = first_element + at;
-    const bool has_special = (format.inf != 0 && largest >= format.inf) || (format.nan_from != 0 && largest >= format.nan_from) ||
+    const bool has_special = (format.inf != 0 && largest >= format.inf) ||
+                             (format.nan_from != 0 && largest >= format.nan_from) ||
                              (format.nan_exact != 0 && exact != 0);
     if (has_special) {
       add_special(format, values.data(), size, index, facts);
@@ -235,8 +239,8 @@ TileFacts scan_tile(DType dtype, std::span<const std::byte> bytes, std::uint64_t
     case DType::f32:
       return scan_words<std::uint32_t>({0x7FFFFFFF, 0x7F800000, 0x7F800001, 0, true}, bytes, first_element, is_exact);
     case DType::f64:
-      return scan_words<std::uint64_t>({0x7FFFFFFFFFFFFFFFULL, 0x7FF0000000000000ULL, 0x7FF0000000000001ULL, 0, true}, bytes,
-                                       first_element, is_exact);
+      return scan_words<std::uint64_t>({0x7FFFFFFFFFFFFFFFULL, 0x7FF0000000000000ULL, 0x7FF0000000000001ULL, 0, true},
+                                       bytes, first_element, is_exact);
     case DType::f8_e5m2:
       return scan_words<std::uint8_t>({0x7F, 0x7C, 0x7D, 0, false}, bytes, first_element, false);
     case DType::f8_e4m3:

@@ -18,7 +18,8 @@ inline constexpr std::size_t k_cut_bytes = 24;
 /// Tensors of at most so many elements are ranked element by element, larger ones by chunk.
 inline constexpr std::uint64_t k_exact_elements_max = 4096;
 
-/// Largest magnitudes, as ordered integers (bit patterns without the sign). Each entry stands for an element or a chunk.
+/// Largest magnitudes, as ordered integers (bit patterns without the sign). Each entry stands for an element or a
+/// chunk.
 struct MagnitudeRank {
   static constexpr std::size_t k_size = 8;
   struct Entry {
@@ -50,12 +51,13 @@ struct TileFacts {
 /// `bytes` are whole elements; `first_element` is the index of the first. `is_exact` ranks element by element.
 TileFacts scan_tile(DType dtype, std::span<const std::byte> bytes, std::uint64_t first_element, bool is_exact);
 
-/// At most three magnitudes that stand alone: more than 1024 times the next one (of elements, or of chunks of 64), where
-/// the next ones lie within a factor of 64 of each other. Values that spread over many decades by themselves are none.
+/// At most three magnitudes that stand alone: more than 1024 times the next one (of elements, or of chunks of 64),
+/// where the next ones lie within a factor of 64 of each other. Values that spread over many decades by themselves are
+/// none.
 struct Outlier {
   std::uint64_t index = 0;
-  double value = 0;      ///< the largest magnitude
-  double next = 0;       ///< the largest of the others
+  double value = 0;         ///< the largest magnitude
+  double next = 0;          ///< the largest of the others
   std::uint64_t alone = 0;  ///< how many stand out, at most three
 };
 std::optional<Outlier> find_outlier(DType dtype, const TileFacts& facts);

@@ -54,11 +54,13 @@ CheckRecord head_missing(Context& context) {
   for (const plan::TieVerdict& verdict : coverage.ties) {
     const Tie& tie = schema.ties()[verdict.tie];
     if (verdict.state == plan::TieState::missing) {
-      const std::string source(tie.stored_source == k_no_id ? std::string_view{} : schema.stored_tensors()[tie.stored_source].key);
+      const std::string source(tie.stored_source == k_no_id ? std::string_view{}
+                                                            : schema.stored_tensors()[tie.stored_source].key);
       return builder.subject(tie.stored_alias)
           .code("TIED_SOURCE_MISSING")
           .hint("one of the two names has to be stored")
-          .fail("neither " + printable(tie.stored_alias) + " nor the tensor it is tied to, " + printable(source) + ", is stored");
+          .fail("neither " + printable(tie.stored_alias) + " nor the tensor it is tied to, " + printable(source) +
+                ", is stored");
     }
   }
   for (const StoredId id : coverage.missing) {
@@ -107,10 +109,13 @@ CheckRecord mismatch(Context& context) {
   builder.subject(rows[verdict->alias_row].key).subject(rows[verdict->source_row].key);
   builder.code("TIED_VALUES_DIFFER").expected(pair.expected).actual(pair.actual);
   if (pair.differing > 0) {
-    builder.evidence("differing", pair.differing).evidence("elements", pair.elements).evidence("coordinate", reports::Value::array_of(pair.coordinate.span()));
+    builder.evidence("differing", pair.differing)
+        .evidence("elements", pair.elements)
+        .evidence("coordinate", reports::Value::array_of(pair.coordinate.span()));
   }
   return builder.hint("drop the head if the model shares it, or set tie_word_embeddings to false if it does not")
-      .fail(printable(rows[verdict->alias_row].key) + " is tied to " + printable(rows[verdict->source_row].key) + " but differs: " + pair.difference);
+      .fail(printable(rows[verdict->alias_row].key) + " is tied to " + printable(rows[verdict->source_row].key) +
+            " but differs: " + pair.difference);
 }
 
 CheckRecord redundant(Context& context) {
@@ -135,7 +140,9 @@ CheckRecord redundant(Context& context) {
   if (!pair.is_equal) {
     return builder.skip("the two copies differ (tied.mismatch)");
   }
-  return builder.subject(alias.key).evidence("redundant_bytes", alias.bytes).note(printable(alias.key) + " repeats the embedding: " + grouped(alias.bytes) + " redundant bytes");
+  return builder.subject(alias.key)
+      .evidence("redundant_bytes", alias.bytes)
+      .note(printable(alias.key) + " repeats the embedding: " + grouped(alias.bytes) + " redundant bytes");
 }
 
 CheckRecord alias(Context& context) {
@@ -150,7 +157,8 @@ CheckRecord alias(Context& context) {
   std::string text;
   for (const plan::TieVerdict& verdict : context.coverage().ties) {
     const Tie& tie = schema.ties()[verdict.tie];
-    const std::string source = tie.stored_source == k_no_id ? std::string("its source") : printable(schema.stored_tensors()[tie.stored_source].key);
+    const std::string source = tie.stored_source == k_no_id ? std::string("its source")
+                                                            : printable(schema.stored_tensors()[tie.stored_source].key);
     const std::string head = printable(tie.stored_alias);
     builder.subject(tie.stored_alias);
     text += text.empty() ? "" : "; ";
@@ -176,8 +184,8 @@ CheckRecord alias(Context& context) {
 }
 
 constexpr std::array k_checks = {
-    VerifyCheck{"tied.flag", &flag},           VerifyCheck{"tied.head_missing", &head_missing},
-    VerifyCheck{"tied.mismatch", &mismatch},   VerifyCheck{"tied.redundant", &redundant},
+    VerifyCheck{"tied.flag", &flag},         VerifyCheck{"tied.head_missing", &head_missing},
+    VerifyCheck{"tied.mismatch", &mismatch}, VerifyCheck{"tied.redundant", &redundant},
     VerifyCheck{"tied.alias", &alias},
 };
 

@@ -50,7 +50,8 @@ reports::CheckRecord total_size_from_config(Context& context) {
     return builder.skip("no header is read under --keys-only, and " + context.no_schema_reason);
   }
   if (!context.detection.quantization.empty()) {
-    return builder.skip("no header is read under --keys-only, and the widths of " + context.detection.quantization + " tensors do not follow from the config");
+    return builder.skip("no header is read under --keys-only, and the widths of " + context.detection.quantization +
+                        " tensors do not follow from the config");
   }
   const Schema& schema = *context.schema;
   const plan::KeyCoverage& coverage = context.coverage();
@@ -62,7 +63,9 @@ reports::CheckRecord total_size_from_config(Context& context) {
     }
   }
   if (other > 0) {
-    return builder.skip("no header is read under --keys-only, and " + counted(other, "tensor has a shape", "tensors have shapes") + " that config.json does not tell");
+    return builder.skip("no header is read under --keys-only, and " +
+                        counted(other, "tensor has a shape", "tensors have shapes") +
+                        " that config.json does not tell");
   }
 
   // Elements by what decides their width.
@@ -103,10 +106,12 @@ reports::CheckRecord total_size_from_config(Context& context) {
   const std::uint64_t stated = *context.checkpoint.index->total_size;
   builder.examined(tensors).evidence("possible_totals", totals.size());
   if (totals.count(stated) != 0) {
-    return builder.note("total_size " + grouped(stated) + " follows from config.json and the " + counted(tensors, "listed tensor", "listed tensors"));
+    return builder.note("total_size " + grouped(stated) + " follows from config.json and the " +
+                        counted(tensors, "listed tensor", "listed tensors"));
   }
   const auto distance = [stated](std::uint64_t total) { return total > stated ? total - stated : stated - total; };
-  const std::uint64_t nearest = *std::min_element(totals.begin(), totals.end(), [&](std::uint64_t a, std::uint64_t b) { return distance(a) < distance(b); });
+  const std::uint64_t nearest = *std::min_element(
+      totals.begin(), totals.end(), [&](std::uint64_t a, std::uint64_t b) { return distance(a) < distance(b); });
   builder.subject(context.checkpoint.index->file).actual(stated);
   if (totals.size() == 1) {
     builder.expected(nearest);
@@ -117,8 +122,8 @@ reports::CheckRecord total_size_from_config(Context& context) {
   }
   builder.evidence("nearest_total", nearest).evidence("difference", distance(nearest));
   return builder.hint("write the index again from the files")
-      .warn("total_size is " + grouped(stated) + "; config.json and the listed tensors make it " + grouped(nearest) + ", " +
-            grouped(distance(nearest)) + " bytes " + (nearest > stated ? "more" : "less"));
+      .warn("total_size is " + grouped(stated) + "; config.json and the listed tensors make it " + grouped(nearest) +
+            ", " + grouped(distance(nearest)) + " bytes " + (nearest > stated ? "more" : "less"));
 }
 
 }  // namespace weightproof::suites

@@ -15,7 +15,9 @@ using reports::CheckBuilder;
 using reports::CheckRecord;
 using reports::Value;
 
-const StoredTensor& row_of(Context& context, const NotableTensor& notable) { return context.checkpoint.catalog.tensors()[notable.tensor]; }
+const StoredTensor& row_of(Context& context, const NotableTensor& notable) {
+  return context.checkpoint.catalog.tensors()[notable.tensor];
+}
 
 // A pass or a note needs every value to have been seen.
 CheckRecord closed(Context& context, CheckBuilder& builder, const std::string& note) {
@@ -24,15 +26,20 @@ CheckRecord closed(Context& context, CheckBuilder& builder, const std::string& n
     return builder.skip("not all values could be read: " + scan.errors.front().message());
   }
   if (!context.faults.empty()) {
-    return builder.skip("undecided where " + context.fault_text() + "; " + counted(scan.tensors, "other tensor", "other tensors") + " examined, nothing found");
+    return builder.skip("undecided where " + context.fault_text() + "; " +
+                        counted(scan.tensors, "other tensor", "other tensors") + " examined, nothing found");
   }
   return note.empty() ? builder.pass() : builder.note(note);
 }
 
-std::string place(const StoredTensor& row, std::uint64_t index) { return printable(row.key) + coordinate_text(row.shape, index); }
+std::string place(const StoredTensor& row, std::uint64_t index) {
+  return printable(row.key) + coordinate_text(row.shape, index);
+}
 
 void first_evidence(CheckBuilder& builder, const StoredTensor& row, std::uint64_t index, std::uint64_t count) {
-  builder.evidence("key", row.key).evidence("coordinate", Value::array_of(coordinate_of(row.shape, index).span())).evidence("count", count);
+  builder.evidence("key", row.key)
+      .evidence("coordinate", Value::array_of(coordinate_of(row.shape, index).span()))
+      .evidence("count", count);
   builder.evidence("elements", element_count(row.shape).value_or(0));
 }
 
@@ -72,11 +79,14 @@ CheckRecord nonfinite(Context& context) {
   first_evidence(builder, row, index, has_nan ? first.facts.nan_count : first.facts.inf_count);
   builder.evidence("total_count", total);
   const std::string what = has_nan ? "NaN" : "Inf";
-  const std::string message = counted(total, what + " value", what + " values") + " in " + counted(builder.subject_count(), "tensor", "tensors") + ", first at " + place(row, index);
+  const std::string message = counted(total, what + " value", what + " values") + " in " +
+                              counted(builder.subject_count(), "tensor", "tensors") + ", first at " + place(row, index);
   if (has_nan && first_inf != nullptr) {
-    builder.explanation(counted(inf_count, "Inf value", "Inf values") + " beside them, first at " + place(row_of(context, *first_inf), first_inf->facts.first_inf));
+    builder.explanation(counted(inf_count, "Inf value", "Inf values") + " beside them, first at " +
+                        place(row_of(context, *first_inf), first_inf->facts.first_inf));
   }
-  builder.hint(has_nan ? "the tensor was damaged before or while it was saved: fetch it again or export it again" : "a conversion to a narrower range makes Inf: compare with the source");
+  builder.hint(has_nan ? "the tensor was damaged before or while it was saved: fetch it again or export it again"
+                       : "a conversion to a narrower range makes Inf: compare with the source");
   return has_nan ? builder.fail(message) : builder.warn(message);
 }
 
@@ -87,7 +97,8 @@ CheckRecord all_zero(Context& context) {
   std::vector<std::string> lesser;
   for (const NotableTensor& notable : scan.notable) {
     const StoredTensor& row = row_of(context, notable);
-    if (!notable.facts.is_zero || (kind_of(row.dtype) != DTypeKind::floating && kind_of(row.dtype) != DTypeKind::complex)) {
+    if (!notable.facts.is_zero ||
+        (kind_of(row.dtype) != DTypeKind::floating && kind_of(row.dtype) != DTypeKind::complex)) {
       continue;
     }
     if (row.shape.rank() >= 2) {
@@ -96,7 +107,10 @@ CheckRecord all_zero(Context& context) {
       lesser.emplace_back(row.key);
     }
   }
-  const std::string note = lesser.empty() ? std::string() : counted(lesser.size(), "vector or scalar holds", "vectors or scalars hold") + " nothing but zeros: " + listed(lesser);
+  const std::string note = lesser.empty()
+                               ? std::string()
+                               : counted(lesser.size(), "vector or scalar holds", "vectors or scalars hold") +
+                                     " nothing but zeros: " + listed(lesser);
   if (!builder.has_subjects()) {
     for (const std::string& key : lesser) {
       builder.subject(key);
@@ -104,7 +118,8 @@ CheckRecord all_zero(Context& context) {
     return closed(context, builder, note);
   }
   return builder.explanation(note)
-      .hint("an export that never wrote the tensor leaves zeros; if the model means it, list it in the expectation file")
+      .hint(
+          "an export that never wrote the tensor leaves zeros; if the model means it, list it in the expectation file")
       .warn(counted(builder.subject_count(), "tensor holds", "tensors hold") + " nothing but zeros");
 }
 
@@ -119,7 +134,10 @@ CheckRecord constant(Context& context) {
       builder.subject(keys.back());
     }
   }
-  return closed(context, builder, keys.empty() ? std::string() : counted(keys.size(), "tensor repeats", "tensors repeat") + " one value: " + listed(keys));
+  return closed(context, builder,
+                keys.empty()
+                    ? std::string()
+                    : counted(keys.size(), "tensor repeats", "tensors repeat") + " one value: " + listed(keys));
 }
 
 std::string short_number(double value) {
@@ -147,8 +165,10 @@ CheckRecord outlier(Context& context) {
   builder.evidence("magnitude", first->outlier->value).evidence("next_largest", first->outlier->next);
   return builder.explanation("one flipped exponent bit looks like this")
       .hint("compare with the source or with recorded digests")
-      .warn(place(row, first->outlier->index) + " has magnitude " + short_number(first->outlier->value) + ", the tensor's next largest is " + short_number(first->outlier->next) +
-            (builder.subject_count() > 1 ? " (and " + grouped(builder.subject_count() - 1) + " more tensors)" : std::string()));
+      .warn(place(row, first->outlier->index) + " has magnitude " + short_number(first->outlier->value) +
+            ", the tensor's next largest is " + short_number(first->outlier->next) +
+            (builder.subject_count() > 1 ? " (and " + grouped(builder.subject_count() - 1) + " more tensors)"
+                                         : std::string()));
 }
 
 CheckRecord bool_byte(Context& context) {
@@ -172,7 +192,8 @@ CheckRecord bool_byte(Context& context) {
   const StoredTensor& row = row_of(context, *first);
   first_evidence(builder, row, first->facts.first_odd_bool, first->facts.odd_bool_count);
   return builder.hint("readers disagree about such bytes: store 0 or 1")
-      .warn(counted(first->facts.odd_bool_count, "BOOL byte", "BOOL bytes") + " of " + printable(row.key) + " neither 0 nor 1, first at " + coordinate_text(row.shape, first->facts.first_odd_bool));
+      .warn(counted(first->facts.odd_bool_count, "BOOL byte", "BOOL bytes") + " of " + printable(row.key) +
+            " neither 0 nor 1, first at " + coordinate_text(row.shape, first->facts.first_odd_bool));
 }
 
 CheckRecord float_mode(Context& context) {
@@ -189,9 +210,10 @@ CheckRecord float_mode(Context& context) {
 CheckRecord manifest(Context& context) { return manifest_record(context); }
 
 constexpr std::array k_checks = {
-    VerifyCheck{"value.manifest", &manifest},
-    VerifyCheck{"value.nonfinite", &nonfinite}, VerifyCheck{"value.all_zero", &all_zero}, VerifyCheck{"value.constant", &constant},
-    VerifyCheck{"value.outlier", &outlier},     VerifyCheck{"value.bool_byte", &bool_byte}, VerifyCheck{"value.float_mode", &float_mode},
+    VerifyCheck{"value.manifest", &manifest},     VerifyCheck{"value.nonfinite", &nonfinite},
+    VerifyCheck{"value.all_zero", &all_zero},     VerifyCheck{"value.constant", &constant},
+    VerifyCheck{"value.outlier", &outlier},       VerifyCheck{"value.bool_byte", &bool_byte},
+    VerifyCheck{"value.float_mode", &float_mode},
 };
 
 }  // namespace

@@ -48,12 +48,15 @@ void add_policies(const VerifyOptions& options, reports::Report& report) {
     add("weight files", "not read", true);
   }
   if (!options.expect_file.empty()) {
-    report.policies.push_back({"expected failures", std::filesystem::path(options.expect_file).filename().string(), "option", true});
+    report.policies.push_back(
+        {"expected failures", std::filesystem::path(options.expect_file).filename().string(), "option", true});
   }
   if (options.is_strict) {
     add("warnings", "fail", false);
   }
-  const auto fixed = [&report](const char* name, const char* value) { report.policies.push_back({name, value, "default", false}); };
+  const auto fixed = [&report](const char* name, const char* value) {
+    report.policies.push_back({name, value, "default", false});
+  };
   fixed("NaN in weights", "fail");
   fixed("Inf in weights", "warn");
   fixed("matrix of zeros", "warn");
@@ -86,7 +89,8 @@ reports::CheckpointInfo checkpoint_info(const Context& context) {
   const storage::Checkpoint& checkpoint = context.checkpoint;
   reports::CheckpointInfo info;
   info.path = checkpoint.display_path;
-  info.format = checkpoint.is_selected ? "safetensors, " + std::string(to_string(checkpoint.kind)) : std::string("unknown");
+  info.format =
+      checkpoint.is_selected ? "safetensors, " + std::string(to_string(checkpoint.kind)) : std::string("unknown");
   info.family = context.detection.family == nullptr ? "identity" : std::string(context.detection.family->name);
   if (checkpoint.config) {
     if (const ConfigValue* list = checkpoint.config->find("architectures")) {
@@ -128,7 +132,8 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
   report.run.start = utc_now();
   const std::vector<Expectation> expectations =
       options.expect_file.empty() ? std::vector<Expectation>{}
-                                  : parse_expectations(read_expect_file(options.expect_file), std::filesystem::path(options.expect_file).filename().string());
+                                  : parse_expectations(read_expect_file(options.expect_file),
+                                                       std::filesystem::path(options.expect_file).filename().string());
 
   measure::MemoryWatch watch(std::chrono::milliseconds(5));
   const storage::Checkpoint checkpoint = storage::read_checkpoint(path, options.selection, options.threads);
@@ -147,7 +152,9 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
   if (context.schema) {
     for (const std::string& text : context.schema->defaulted()) {
       const std::size_t colon = text.find(": ");
-      report.defaulted.push_back({text.substr(0, colon), colon == std::string::npos ? std::string() : text.substr(colon + 2), "family " + std::string(context.schema->family())});
+      report.defaulted.push_back({text.substr(0, colon),
+                                  colon == std::string::npos ? std::string() : text.substr(colon + 2),
+                                  "family " + std::string(context.schema->family())});
     }
   }
 
@@ -164,7 +171,8 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
   environment["compiler"] = machine.compiler;
 
   add_memory(watch.finish(), report.memory);
-  const auto phase = [&report](const char* name, std::optional<double> seconds, std::optional<std::uint64_t> bytes, const char* why) {
+  const auto phase = [&report](const char* name, std::optional<double> seconds, std::optional<std::uint64_t> bytes,
+                               const char* why) {
     report.timing.phases.push_back({name, seconds, bytes, why});
   };
   phase("scan", scan_s, std::nullopt, "");
