@@ -76,36 +76,13 @@ int list(Console& console) {
   return k_exit_done;
 }
 
-// A configuration small enough to print, large enough to show every kind of layer: sizes chosen so that no two are
-// equal.
 ConfigValue sample_config(const adapters::Family& family) {
-  const auto number = [](std::int64_t value) { return ConfigValue(value); };
-  const std::map<std::string, ConfigValue, std::less<>> sizes = {
-      {"hidden_size", number(64)},           {"intermediate_size", number(96)},  {"num_hidden_layers", number(2)},
-      {"num_attention_heads", number(4)},    {"num_key_value_heads", number(2)}, {"head_dim", number(16)},
-      {"vocab_size", number(128)},           {"num_experts", number(4)},         {"num_local_experts", number(4)},
-      {"moe_intermediate_size", number(24)}, {"num_experts_per_tok", number(2)}, {"n_routed_experts", number(4)},
-  };
-  ConfigValue::Object fields;
-  for (const auto& [name, value] : sizes) {
-    fields.emplace_back(name, value);
+  if (family.sample.empty()) {
+    ErrorFacts facts;
+    facts.hint = "give the model's own: --config config.json";
+    throw Error(ErrorCode::usage, "family " + std::string(family.name) + " has no sample configuration", facts);
   }
-  for (const std::string_view name : family.required) {
-    if (sizes.find(name) == sizes.end()) {
-      ErrorFacts facts;
-      facts.hint = "give the model's own: --config config.json";
-      throw Error(ErrorCode::usage,
-                  "family " + std::string(family.name) + " needs " + std::string(name) +
-                      ", for which no sample value is at hand",
-                  facts);
-    }
-  }
-  if (!family.config_root.empty()) {
-    ConfigValue::Object outer;
-    outer.emplace_back(std::string(family.config_root), ConfigValue(std::move(fields)));
-    return ConfigValue(std::move(outer));
-  }
-  return ConfigValue(std::move(fields));
+  return ConfigValue::parse(family.sample, "sample of " + std::string(family.name));
 }
 
 // "model.layers.1.mlp" -> "model.layers.{}.mlp" for the layer of the row.

@@ -129,6 +129,7 @@ const plan::KeyCoverage& Context::coverage() {
     asked.exclude = options.exclude;
     asked.allow_missing = options.allow_missing;
     asked.allow_unexpected = options.selection.allow_unexpected;
+    asked.check_shapes = has_schema_shapes;
     asked.decoded = decoded_tensors(quantization(), *schema, keys_);
     coverage_ = plan::check_keys(*schema, keys_, asked);
   }
@@ -152,12 +153,20 @@ void Context::find_schema() {
     }
     return;
   }
-  if (!checkpoint.config) {
+  ConfigValue config;
+  if (checkpoint.config) {
+    config = *checkpoint.config;
+  } else if (auto inferred = adapters::infer_config(*detection.family, keys_);
+             inferred && incomplete_keys_reason_.empty()) {
+    config = std::move(inferred->config);
+    has_inferred_config = true;
+    has_schema_shapes = inferred->has_shapes;
+  } else {
     no_schema_reason = "family " + std::string(detection.family->name) +
                        " found by its names, but there is no config.json to derive names and shapes from";
     return;
   }
-  if (!detection.missing_fields.empty()) {
+  if (checkpoint.config && !detection.missing_fields.empty()) {
     no_schema_reason = "config.json is too thin for family " + std::string(detection.family->name) + ": it lacks";
     for (std::size_t i = 0; i < detection.missing_fields.size(); ++i) {
       no_schema_reason += (i == 0 ? " " : ", ") + printable(detection.missing_fields[i]);
@@ -165,7 +174,6 @@ void Context::find_schema() {
     return;
   }
   // Two faults are judged by a check of their own; everything else goes on without them.
-  ConfigValue config = *checkpoint.config;
   const Catalog no_names;
   const Catalog* names = &keys_;
   while (!schema) {

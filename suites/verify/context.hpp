@@ -55,6 +55,10 @@ class Context {
   std::vector<Error> family_errors;
   /// Why names and shapes cannot be derived from the config; empty where there is a schema.
   std::string no_schema_reason;
+  /// True where there is no config.json and the schema follows from what the names and shapes show.
+  bool has_inferred_config = false;
+  /// True where shapes follow from the schema too, not names alone.
+  bool has_schema_shapes = true;
   /// Files without a sound header, or absent, with the check that says so.
   std::vector<FileFault> faults;
 

@@ -48,6 +48,9 @@ CheckRecord family(Context& context) {
   if (context.form) {
     text += "; " + form_text(*context.form);
   }
+  if (context.has_inferred_config) {
+    text += "; no config.json: sizes and counts are those that the names show";
+  }
   return builder.note(text);
 }
 

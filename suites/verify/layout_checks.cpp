@@ -18,6 +18,9 @@ CheckRecord coverage(Context& context) {
   if (!context.schema) {
     return builder.skip(context.no_schema_reason);
   }
+  if (!context.has_schema_shapes) {
+    return builder.skip("there is no config.json to derive shapes from");
+  }
   const Schema& schema = *context.schema;
   const plan::Proof proof = plan::prove_schema(schema);
   builder.examined(proof.native_proved + proof.stored_proved).evidence("proofs", proof.proofs_done);

@@ -28,6 +28,9 @@ CheckRecord flag(Context& context) {
   if (!context.schema) {
     return builder.skip(context.no_schema_reason);
   }
+  if (!context.checkpoint.config) {
+    return builder.skip("there is no config.json");
+  }
   const adapters::TieFlag found = adapters::tie_flag(*context.checkpoint.config);
   builder.examined(1);
   if (found.value) {

@@ -46,6 +46,9 @@ std::vector<std::uint64_t> weight_widths(const ConfigValue& config) {
 
 reports::CheckRecord total_size_from_config(Context& context) {
   CheckBuilder builder("index.total_size");
+  if (!context.checkpoint.config) {
+    return builder.skip("no header is read under --keys-only, and there is no config.json");
+  }
   if (!context.schema) {
     return builder.skip("no header is read under --keys-only, and " + context.no_schema_reason);
   }
