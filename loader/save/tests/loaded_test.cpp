@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "loader/core/error.hpp"
 #include "loader/exec/engine.hpp"
 #include "loader/plan/planner.hpp"
@@ -70,7 +72,7 @@ TEST(LoadedSource, AnIncompleteLoadIsNotExported) {
 /// One load, and how many of its kind are alive.
 class LoadedPart : public Part {
  public:
-  LoadedPart(const Source& source, std::span<const std::size_t> tensors, int& alive) : alive_(alive) {
+  LoadedPart(const Source& source, std::span<const std::size_t> tensors, std::atomic<int>& alive) : alive_(alive) {
     ++alive_;
     std::vector<std::string> keys;
     for (const std::size_t tensor : tensors) keys.push_back(source.model.tensors[tensor].key);
@@ -84,7 +86,7 @@ class LoadedPart : public Part {
   std::span<const std::byte> bytes(std::size_t position) const override { return attempt_->bytes(keys_[position]); }
 
  private:
-  int& alive_;
+  std::atomic<int>& alive_;  // the last user of a part may be any thread
   std::vector<std::string> keys_;
   std::unique_ptr<plan::Plan> plan_;
   std::unique_ptr<exec::SourceFiles> files_;
@@ -95,13 +97,13 @@ TEST(PartedSource, PartByPartGivesTheSameFiles) {
   const Source source;
   for (const std::uint64_t part_bytes : {std::uint64_t{1}, std::uint64_t{40}, std::uint64_t{1} << 30}) {
     for (const unsigned threads : {1U, 2U}) {
-      int alive = 0;
+      std::atomic<int> alive{0};
       int alive_most = 0;
       std::vector<int> loads(source.model.tensors.size(), 0);
       PartedSource parts(source.model.tensors, part_bytes, [&](std::span<const std::size_t> tensors) {
         for (const std::size_t tensor : tensors) ++loads[tensor];
         auto part = std::make_unique<const LoadedPart>(source, tensors, alive);
-        alive_most = std::max(alive_most, alive);
+        alive_most = std::max(alive_most, alive.load());
         return part;
       });
       ExportOptions options;
@@ -128,7 +130,7 @@ TEST(PartedSource, AFailedPartEndsTheExport) {
   const Source source;
   unsigned parts_until_failure = 2;
   PartedSource parts(source.model.tensors, 1, [&](std::span<const std::size_t> tensors) -> std::unique_ptr<const Part> {
-    static int alive = 0;
+    static std::atomic<int> alive{0};
     if (parts_until_failure-- == 0) throw Error(ErrorCode::io_error, "planted");
     return std::make_unique<const LoadedPart>(source, tensors, alive);
   });
