@@ -140,6 +140,11 @@ Form find_plain_form(const Family& family, const ConfigValue& config, const Cata
   Form form;
   form.name_space = std::string(name_space.prefix);
   form.quantization = recognise_quantization(&config, catalog);
+  // A config may have outlived the codes: what is stored decides, the difference is for the checks to tell.
+  if (catalog.size() != 0 && form.quantization.starts_with("fp8_") &&
+      recognise_quantization(nullptr, catalog).empty()) {
+    form.quantization.clear();
+  }
   form.is_tied = is_tied(family, config, catalog, name_space.head);
   form.has_stored_head = catalog.size() == 0 ? !form.is_tied : catalog.find(name_space.head) != nullptr;
   return form;

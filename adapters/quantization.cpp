@@ -37,6 +37,7 @@ constexpr std::array k_endings = {
     Ending{".input_zero_point", "activation_zero_point", ".weight"},
     Ending{"_scale_inv", "scale", ""},
     Ending{"_scales", "scale", ""},
+    Ending{".scale", "scale", ".weight"},
     Ending{".scales", "scale", ".weight"},
     Ending{".biases", "zero_point", ".weight"},
     Ending{".qzeros", "zero_point", ".weight"},
@@ -130,7 +131,9 @@ std::string from_names(const Catalog& catalog) {
       has_scalar_scale_inv |= tensor.is_described && tensor.shape.rank() < 2;
     }
     has_scale |= key.ends_with(".weight_scale");
-    has_e8m0_scale |= key.ends_with(".scale") && tensor.is_described && tensor.dtype == DType::f8_e8m0;
+    if (key.ends_with(".scale") && (!tensor.is_described || tensor.dtype == DType::f8_e8m0)) {
+      has_e8m0_scale |= catalog.find(std::string(key.substr(0, key.size() - 5)) + "weight") != nullptr;
+    }
   }
   if (has_absmax) return "nf4";
   if (has_qweight) return has_g_idx ? "gptq" : "awq";

@@ -86,9 +86,9 @@ class Layers {
     for (const auto& [stored, native] :
          {std::pair<std::string_view, std::string_view>{"hc_attn_", "attn_hc."}, {"hc_ffn_", "ffn_hc."}}) {
       const Scope inside(d_, stored, native);
-      d_.same("fn", {mixes, streams * hidden_}, DTypeRule::f32_state);
-      d_.same("base", {mixes}, DTypeRule::f32_state);
-      d_.same("scale", {3}, DTypeRule::f32_state);
+      d_.same("fn", {mixes, streams * hidden_}, DTypeRule::any);
+      d_.same("base", {mixes}, DTypeRule::any);
+      d_.same("scale", {3}, DTypeRule::any);
     }
     attention(index < ratios_.size() ? ratios_[index] : 0);
     experts(is_hashed);
@@ -97,9 +97,9 @@ class Layers {
   void hyper_head() {
     const std::uint64_t streams = fields_.count("hc_mult", 4);
     const Scope inside(d_, "hc_head_", "hc_head.hc_");
-    d_.same("fn", {streams, streams * hidden_}, DTypeRule::f32_state);
-    d_.same("base", {streams}, DTypeRule::f32_state);
-    d_.same("scale", {1}, DTypeRule::f32_state);
+    d_.same("fn", {streams, streams * hidden_}, DTypeRule::any);
+    d_.same("base", {streams}, DTypeRule::any);
+    d_.same("scale", {1}, DTypeRule::any);
   }
 
  private:
@@ -124,7 +124,7 @@ class Layers {
     d_.same("kv_norm.weight", {head});
     d_.linear("wo_a", groups * o_rank, heads * head / groups);
     d_.linear("wo_b", hidden_, groups * o_rank);
-    d_.moved_optional("attn_sink", "sinks_param.weight", {heads}, DTypeRule::f32_state, 0, "attn_sink absent: zeros");
+    d_.moved_optional("attn_sink", "sinks_param.weight", {heads}, DTypeRule::any, 0, "attn_sink absent: zeros");
     if (ratio == 0) return;
     compressor("compressor.", "compressor.", ratio, head);
     if (ratio != k_overlap_ratio) return;
@@ -138,9 +138,9 @@ class Layers {
   void compressor(std::string_view stored, std::string_view native, std::uint64_t ratio, std::uint64_t head) {
     const Scope inside(d_, stored, native);
     const std::uint64_t width = ratio == k_overlap_ratio ? 2 * head : head;
-    d_.moved("ape", "ape_param.weight", {ratio, width}, DTypeRule::f32_state);
-    d_.same("wkv.weight", {width, hidden_}, DTypeRule::f32_state);
-    d_.same("wgate.weight", {width, hidden_}, DTypeRule::f32_state);
+    d_.moved("ape", "ape_param.weight", {ratio, width}, DTypeRule::any);
+    d_.same("wkv.weight", {width, hidden_}, DTypeRule::any);
+    d_.same("wgate.weight", {width, hidden_}, DTypeRule::any);
     d_.moved("norm.weight", "kv_norm.weight", {head});
   }
 

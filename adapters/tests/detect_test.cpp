@@ -179,6 +179,8 @@ TEST(Quantization, CompanionsAloneAreEnough) {
            Row{{"a.weight", "a.weight_scale_inv"}, "fp8_block"},
            Row{{"a.weight", "a.weight_scale", "a.weight_scale_2"}, "nvfp4"},
            Row{{"a.weight", "a.weight_scale"}, "fp8_channel"},
+           Row{{"a.weight", "a.scale"}, "fp4_e8m0"},
+           Row{{"router.proj.weight", "router.scale"}, ""},
        }) {
     EXPECT_EQ(recognise_quantization(nullptr, catalog_of(row.keys)), row.scheme) << row.keys.back();
   }

@@ -150,6 +150,124 @@ TEST_P(EveryFamily, EveryKeyOfACheckpointIsKnownAndEveryLossIsNamed) {
   }
 }
 
+/// A catalog of a schema's stored tensors, with shapes; `is_plain` takes coded tensors as BF16 under their own names.
+template <typename IsPlain>
+Catalog described_catalog(const Schema& schema, bool has_shapes, IsPlain&& is_plain, std::string_view lost = {}) {
+  CatalogBuilder builder;
+  builder.add_file("model.safetensors");
+  const auto add = [&](std::string_view key, const Shape& shape, DType dtype) {
+    if (key == lost) return;
+    StoredTensor tensor;
+    tensor.key = key;
+    tensor.shape = shape;
+    tensor.dtype = dtype;
+    tensor.is_described = has_shapes;
+    builder.add_copy(tensor);
+  };
+  for (const LogicalTensor& tensor : schema.stored_tensors()) {
+    if (is_alias(schema, tensor)) continue;
+    if (tensor.coding == k_no_id || is_plain(tensor)) {
+      add(tensor.key, schema.shape_of(tensor), DType::bf16);
+      continue;
+    }
+    for (const CodedPart& part : schema.parts_of(tensor)) add(part.key, schema.shape_of(part), part.dtype);
+  }
+  return std::move(builder).finish();
+}
+
+TEST(Codings, TheFileDecidesWhatIsCoded) {
+  const Family* family = find_family("deepseek_v3");
+  const ConfigValue config = config_of(family->sample);
+  const Schema stated = family->describe(config, family->find_form(config, Catalog()), ExpertStorage::grouped);
+  const std::string plain = "model.layers.0.mlp.up_proj.weight";
+  const auto coded = [](const Schema& schema) {
+    std::size_t count = 0;
+    for (const LogicalTensor& tensor : schema.stored_tensors()) count += tensor.coding == k_no_id ? 0 : 1;
+    return count;
+  };
+  const std::size_t all = coded(stated);
+  EXPECT_EQ(all, 42u);
+  // One BF16 linear in an FP8 file: no scale is asked for it.
+  const Catalog mixed =
+      described_catalog(stated, true, [&](const LogicalTensor& tensor) { return tensor.key == plain; });
+  Schema schema = stated;
+  EXPECT_EQ(cover(schema, mixed).missing, std::vector<std::string>{plain + "_scale_inv"});
+  schema.match_codings(mixed);
+  EXPECT_EQ(coded(schema), all - 1);
+  EXPECT_TRUE(cover(schema, mixed).missing.empty());
+  // FP8 codes without their scale stay a loss, with shapes and from names alone.
+  for (const bool has_shapes : {true, false}) {
+    const Catalog lost = described_catalog(
+        stated, has_shapes, [](const LogicalTensor&) { return false; }, plain + "_scale_inv");
+    schema = stated;
+    schema.match_codings(lost);
+    EXPECT_EQ(coded(schema), all);
+    EXPECT_EQ(cover(schema, lost).missing, std::vector<std::string>{plain + "_scale_inv"});
+  }
+  // A config that outlived the codes.
+  for (const bool has_shapes : {true, false}) {
+    const Catalog none = described_catalog(stated, has_shapes, [](const LogicalTensor&) { return true; });
+    schema = stated;
+    schema.match_codings(none);
+    EXPECT_EQ(coded(schema), 0u);
+    EXPECT_TRUE(cover(schema, none).missing.empty());
+    EXPECT_EQ(family->find_form(config, none).quantization, "");
+  }
+  const Family* oss = find_family("gpt_oss");
+  const ConfigValue oss_config = config_of(oss->sample);
+  Schema blocks = oss->describe(oss_config, oss->find_form(oss_config, Catalog()), ExpertStorage::grouped);
+  blocks.match_codings(described_catalog(blocks, false, [](const LogicalTensor&) { return false; }));
+  EXPECT_EQ(coded(blocks), 4u);
+}
+
+TEST(Codings, ModulesThatTheConfigExceptsArePlain) {
+  const Family* family = find_family("mistral3_fp8_vlm");
+  const auto coded = [&](const std::string& excepted) {
+    std::string text(family->sample);
+    const std::size_t at = text.find("\"modules_to_not_convert\"");
+    const std::size_t open = text.find('[', at);
+    text.replace(open, text.find(']', open) - open + 1, excepted);
+    const ConfigValue config = config_of(text);
+    const Schema schema = family->describe(config, family->find_form(config, Catalog()), ExpertStorage::grouped);
+    std::set<std::string> keys;
+    for (const LogicalTensor& tensor : schema.stored_tensors()) {
+      if (tensor.coding != k_no_id) keys.emplace(tensor.key);
+    }
+    return keys;
+  };
+  const std::string layer = "language_model.model.layers.0.";
+  EXPECT_EQ(coded("[]").size(), 14u);
+  EXPECT_EQ(coded(R"(["lm_head", "model.vision_tower"])").size(), 14u);
+  EXPECT_EQ(coded(R"(["mlp.up_proj"])").size(), 12u);
+  EXPECT_EQ(coded(R"(["model.language_model.layers.0.mlp"])").size(), 11u);       // the name at run time
+  EXPECT_EQ(coded(R"(["language_model.model.layers.*.self_attn"])").size(), 6u);  // the name in the file
+  EXPECT_EQ(coded(R"(["model.language_model.layers.0.mlp"])").count(layer + "mlp.up_proj.weight"), 0u);
+  EXPECT_EQ(coded(R"(["up_proj2", "p.up_proj", "layers.1.mlp.up"])").size(), 14u);  // whole segments only
+}
+
+TEST(Infer, ShapesSayEveryWidth) {
+  for (const char* name : {"qwen2", "qwen3", "qwen3_moe"}) {
+    const Family* family = find_family(name);
+    const ConfigValue config = config_of(family->sample);
+    const Schema schema = family->describe(config, family->find_form(config, Catalog()), ExpertStorage::grouped);
+    const Catalog catalog = described_catalog(schema, true, [](const LogicalTensor&) { return false; });
+    ASSERT_EQ(detect(nullptr, catalog).family, family) << detect(nullptr, catalog).evidence;
+    const auto inferred = infer_config(*family, catalog);
+    ASSERT_TRUE(inferred);
+    EXPECT_TRUE(inferred->has_shapes);
+    const Schema again =
+        family->describe(inferred->config, family->find_form(inferred->config, catalog), ExpertStorage::grouped);
+    EXPECT_EQ(again.stored_tensors().size(), schema.stored_tensors().size());
+    for (const LogicalTensor& tensor : schema.stored_tensors()) {
+      const StoredId id = again.find_stored(tensor.key);
+      ASSERT_NE(id, k_no_id) << tensor.key;
+      EXPECT_EQ(again.shape_of(again.stored_tensors()[id]), schema.shape_of(tensor)) << tensor.key;
+    }
+  }
+  EXPECT_FALSE(infer_config(*find_family("llama"), catalog_of({"model.layers.0.self_attn.q_proj.weight"})));
+  EXPECT_FALSE(infer_config(*find_family("qwen3"), catalog_of({"model.layers.0.self_attn.q_proj.weight"})));
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, EveryFamily, ::testing::ValuesIn(all_families().begin(), all_families().end()),
                          [](const auto& row) { return std::string(row.param->name); });
 

@@ -32,6 +32,27 @@ std::uint64_t hash_layout(const Layout& layout) {
 
 }  // namespace
 
+void Schema::match_codings(const Catalog& catalog) {
+  const auto has_companion = [&](const LogicalTensor& tensor) {
+    for (const CodedPart& part : parts_of(tensor).subspan(1)) {
+      if (!part.is_optional && catalog.find(part.key) != nullptr) return true;
+    }
+    return false;
+  };
+  bool has_any = false;
+  for (const LogicalTensor& tensor : stored_) {
+    has_any = has_any || (tensor.coding != k_no_id && has_companion(tensor));
+  }
+  for (LogicalTensor& tensor : stored_) {
+    if (tensor.coding == k_no_id) continue;
+    const StoredTensor* codes = catalog.find(parts_of(tensor).front().key);
+    const bool is_itself = codes == nullptr      ? catalog.find(tensor.key) != nullptr
+                           : codes->is_described ? is_ordinary_float(codes->dtype) && !has_companion(tensor)
+                                                 : !has_any;
+    if (is_itself) tensor.coding = k_no_id;
+  }
+}
+
 StoredId Schema::find_stored(std::string_view key) const {
   static_assert(k_no_id == detail::k_not_found);
   return detail::find_key(stored_slots_, key, detail::key_hash(key), keys_of(stored_));

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "loader/core/catalog.hpp"
 #include "loader/core/dtype.hpp"
 #include "loader/core/view.hpp"
 
@@ -145,6 +146,11 @@ class Schema {
   View stored_view(const Binding& binding) const { return {binding.stored_offset, layouts_[binding.stored_layout]}; }
   View native_view(const Binding& binding) const { return {binding.native_offset, layouts_[binding.native_layout]}; }
   const std::string& rule(RuleId id) const { return rules_[id]; }
+
+  /// Codings as they are in a checkpoint, where the config alone said more: a tensor that is stored as itself loses its
+  /// coding. With shapes known that is one stored in an ordinary float without its scales; from names alone, all of
+  /// them where no scale is stored at all (a single lost scale stays a loss).
+  void match_codings(const Catalog& catalog);
 
   StoredId find_stored(std::string_view key) const;  ///< k_no_id when absent. O(1)
   NativeId find_native(std::string_view key) const;
