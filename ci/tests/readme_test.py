@@ -115,7 +115,7 @@ class Readme(unittest.TestCase):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--source", required=True, type=Path)
-    parser.add_argument("--build", required=True, type=Path)
+    parser.add_argument("--source", required=True, type=lambda text: Path(text).resolve())
+    parser.add_argument("--build", required=True, type=lambda text: Path(text).resolve())
     arguments, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest])
