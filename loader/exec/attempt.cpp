@@ -27,6 +27,7 @@ void Counters::add(const Counters& other) {
   lane_bytes += other.lane_bytes;
   slot_waits += other.slot_waits;
   hot_digests += other.hot_digests;
+  faults += other.faults;
 }
 
 void Phases::add(const Phases& other) {

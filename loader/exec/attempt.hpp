@@ -37,6 +37,7 @@ struct Counters {
   std::uint64_t lane_bytes = 0;
   std::uint64_t slot_waits = 0;   ///< times a slot was asked for before its ticket was done
   std::uint64_t hot_digests = 0;  ///< bytes digested as they arrived
+  std::uint64_t faults = 0;       ///< deliberate ones, applied
   void add(const Counters& other);
   friend bool operator==(const Counters&, const Counters&) = default;
 };

@@ -194,6 +194,16 @@ void Engine::run_workers() {
     ledger.read.insert(ledger.read.end(), worker->ledger.read.begin(), worker->ledger.read.end());
     ledger.written.insert(ledger.written.end(), worker->ledger.written.begin(), worker->ledger.written.end());
   }
+  if (options.faults != nullptr && options.faults->fault == Fault::skip_tile) {
+    // A skipped piece leaves no row either; a stale record does.
+    std::vector<WrittenRegion>& written = state_->ledger.written;
+    std::uint64_t piece = 0;
+    const auto is_skipped = [&](const WrittenRegion& region) {
+      return region.tensor == options.faults->tensor && piece++ == options.faults->piece;
+    };
+    const auto skipped = std::find_if(written.begin(), written.end(), is_skipped);
+    if (skipped != written.end()) written.erase(skipped);
+  }
   if (options.has_ledger) {
     state_->ledger_charge.grow(state_->ledger.read.size() * sizeof(SourceRange) +
                                state_->ledger.written.size() * sizeof(WrittenRegion));
@@ -362,6 +372,8 @@ bool Engine::is_hot(std::uint32_t tensor) const {
   const plan::DecodeGrid grid = plan::decode_grid(plan, move);
   unsigned axis = 0;
   while (axis < natural.rank() && grid.lengths[axis] == 1) ++axis;
+  // Where a tile has to be halved, its halves are runs too.
+  if (axis < natural.rank() && plan.decodes()[move.decode].codec->granule()[axis] != 1) return false;
   for (++axis; axis < natural.rank(); ++axis) {
     if (grid.lengths[axis] != natural[axis]) return false;
   }
@@ -376,6 +388,12 @@ void Engine::finish(std::uint32_t index, std::uint64_t bytes, double& digest_sec
   if (before != bytes || !digests_ || move.action == plan::Action::compare || !is_written(move.tensor)) return;
   const Timed timed(digest_seconds);
   digests_->complete(move.tensor, destinations->of(plan, move.tensor));
+}
+
+Fault Engine::next_fault(std::uint32_t tensor) {
+  if (options.faults == nullptr || options.faults->tensor != tensor) return Fault::none;
+  return fault_pieces_.fetch_add(1, std::memory_order_relaxed) == options.faults->piece ? options.faults->fault
+                                                                                        : Fault::none;
 }
 
 void Engine::advance(std::uint64_t bytes) {

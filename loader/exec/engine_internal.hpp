@@ -16,6 +16,7 @@
 #include "loader/exec/copy_internal.hpp"
 #include "loader/exec/digest_internal.hpp"
 #include "loader/exec/engine.hpp"
+#include "loader/exec/faults_internal.hpp"
 
 namespace weightproof::exec {
 
@@ -104,7 +105,8 @@ class Engine {
   bool is_hot(std::uint32_t tensor) const;
   DigestBook* digests() { return digests_ ? &*digests_ : nullptr; }
   void advance(std::uint64_t bytes);
-  std::uint64_t next_fault_piece() { return fault_pieces_.fetch_add(1, std::memory_order_relaxed); }
+  /// What is to go wrong with the next piece of this tensor.
+  Fault next_fault(std::uint32_t tensor);
 
   // Sizes of the buffers of one worker.
   std::uint64_t read_bytes = 0;
@@ -185,6 +187,7 @@ class Worker {
   void store_on_device(const Target& target, const Nest& part, const std::byte* bytes, unsigned element_bytes);
   void compare(const Target& target, const Nest& part, const std::byte* bytes, unsigned element_bytes);
   void compare_on_device(const Target& target, const Nest& part, const std::byte* bytes, unsigned element_bytes);
+  PieceFault fault_of(const Target& target, const Nest& part, unsigned element_bytes);
   [[noreturn]] void throw_different(const Target& target, std::uint64_t target_element, const std::byte* found,
                                     const std::byte* held, unsigned element_bytes);
   void fill(std::uint32_t move);

@@ -92,6 +92,7 @@ void Worker::read_in_place(const plan::ReadRequest& request) {
   std::array<Piece, k_spans> pieces;
   std::size_t piece_count = 0;
   std::size_t span_count = 0;
+  PieceFault fault;
   std::uint64_t begin = request.offset;   // of the file, not yet read
   std::uint64_t cursor = request.offset;  // ... not yet given a place
   const auto flush = [&] {
@@ -102,6 +103,8 @@ void Worker::read_in_place(const plan::ReadRequest& request) {
       file.read_scattered(begin, std::span(spans_).first(span_count));
       record_read(request.file, begin, cursor - begin);
     }
+    fault.apply();
+    fault = {};
     for (std::size_t i = 0; i < piece_count; ++i) {
       const Piece& piece = pieces[i];
       const plan::Move& move = plan_.moves()[piece.move];
@@ -157,6 +160,15 @@ void Worker::read_in_place(const plan::ReadRequest& request) {
       const std::uint64_t bytes = std::min<std::uint64_t>(entry.bytes - done, block);
       add_span(place + done, bytes);
       pieces[piece_count++] = {entry.move, in_tensor + done, bytes, place + done};
+      if (engine_.options.faults != nullptr && engine_.options.faults->tensor == move.tensor) {
+        const unsigned size = std::max(1u, bits_of(tensor.dtype) / 8);
+        Nest part;
+        part.rank = 1;
+        part.axes[0] = {bytes / size, 1, 1};
+        part.target = (in_tensor + done) / size;
+        fault = fault_of(engine_.target_of(entry.move), part, size);
+        flush();
+      }
       done += bytes;
     }
     if (end > before_end) {
@@ -176,24 +188,28 @@ void Worker::read_to_device(const plan::ReadRequest& request) {
   engine_.mark_writing();
   std::array<LaneCopy, 256> copies;
   std::size_t count = 0;
-  for (const plan::ScatterEntry& entry : plan_.entries_of(request)) {
+  const std::span<const plan::ScatterEntry> entries = plan_.entries_of(request);
+  // What a batch carries is remembered once the lane has it.
+  const auto send = [&](std::size_t end) {
+    submit(slot, std::span(copies).first(count));
+    for (std::size_t i = end - count; i < end; ++i) slot.pending.push_back({entries[i].move, entries[i].bytes});
+    count = 0;
+  };
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const plan::ScatterEntry& entry = entries[i];
     const Target target = engine_.target_of(entry.move);
     const std::uint64_t bits = bits_of(target.tensor->dtype);
     const std::uint64_t first =
         plan_.catalog().tensors()[target.move->row].begin + target.move->source_offset * bits / 8;
     std::byte* const place =
         target.destination.base + target.move->target_offset * bits / 8 + (entry.file_offset - first);
-    if (count == copies.size()) {
-      submit(slot, std::span(copies).first(count));
-      count = 0;
-    }
+    if (count == copies.size()) send(i);
     copies[count++] = {place, bytes.data() + (entry.file_offset - request.offset), entry.bytes, 1, 0, 0};
-    slot.pending.push_back({entry.move, entry.bytes});
     counters.requested_bytes += entry.bytes;
     counters.written_bytes += entry.bytes;
     record_bytes(target, target.move->target_offset * bits / 8 + (entry.file_offset - first), entry.bytes);
   }
-  submit(slot, std::span(copies).first(count));
+  send(entries.size());
 }
 
 void Worker::read_staged(std::uint32_t index, const plan::ReadRequest& request, unsigned stage) {

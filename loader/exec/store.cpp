@@ -195,10 +195,12 @@ void Worker::store(const Target& target, const Nest& part, const std::byte* byte
   engine_.mark_writing();
   counters.written_bytes += stored;
   if (target.is_device()) return store_on_device(target, part, bytes, element_bytes);
+  const PieceFault fault = fault_of(target, part, element_bytes);
   {
     const Timed timed(phases.transform);
     copy_nest(part, bytes, target.destination.base, element_bytes);
   }
+  fault.apply();
   ++counters.copies;
   counters.copied_bytes += stored;
   if (engine_.is_hot(target.move->tensor)) {
@@ -209,6 +211,17 @@ void Worker::store(const Target& target, const Nest& part, const std::byte* byte
     counters.hot_digests += stored;
   }
   engine_.finish(target.index, stored, phases.digest);
+}
+
+PieceFault Worker::fault_of(const Target& target, const Nest& part, unsigned element_bytes) {
+  if (engine_.options.faults == nullptr) return {};
+  const Fault fault = engine_.next_fault(target.move->tensor);
+  if (fault == Fault::none) return {};
+  ++counters.faults;
+  const Shape& shape = plan_.shape_of(*target.tensor);
+  const std::uint64_t row = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
+  const unsigned size = std::max(1u, bits_of(target.tensor->dtype) / 8);
+  return {fault, part, target.destination.base, element_bytes, row * size / element_bytes};
 }
 
 void Worker::store_on_device(const Target& target, const Nest& part, const std::byte* bytes, unsigned element_bytes) {

@@ -8,6 +8,12 @@
 #include "loader/exec/engine_internal.hpp"
 
 namespace weightproof::exec {
+namespace {
+
+/// Ticket of a slot of which nothing was submitted yet.
+constexpr Ticket k_never = UINT64_MAX;
+
+}  // namespace
 
 Worker::Worker(Engine& engine) : engine_(engine), plan_(engine.plan) {
   const std::uint64_t bytes = engine.read_bytes + engine.tile_bytes + engine.sink_bytes;
@@ -75,7 +81,7 @@ Worker::Slot& Worker::next_slot() {
     retire(slot);
   }
   slot.is_lent = true;
-  slot.ticket = 0;
+  slot.ticket = k_never;
   return slot;
 }
 

@@ -10,11 +10,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "loader/codec/scalar.hpp"
+#include "loader/core/tiling.hpp"
 #include "loader/exec/engine.hpp"
 #include "loader/plan/planner.hpp"
 #include "loader/storage/checkpoint.hpp"
