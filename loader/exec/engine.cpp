@@ -45,7 +45,7 @@ Forecast forecast(const plan::Plan& plan, const LoadOptions& options) {
     result.metadata_bytes +=
         plan.tensors().size() * (sizeof(Digest) + 1) + (result.threads + 1) * k_digest_stream_bytes;
   }
-  if (options.lane != nullptr) result.pinned_bytes = result.threads * options.lane_slots * limits::read_bytes_max;
+  if (options.lane != nullptr) result.pinned_bytes = result.threads * std::max(1u, options.lane_slots) * limits::read_bytes_max;
   return result;
 }
 

@@ -120,8 +120,14 @@ void Worker::read_in_place(const plan::ReadRequest& request) {
     piece_count = span_count = 0;
     begin = cursor;
   };
+  // Neighbours in the file that are neighbours in memory are one span.
   const auto add_span = [&](std::byte* place, std::uint64_t bytes) {
-    spans_[span_count++] = {place, static_cast<std::size_t>(bytes)};
+    if (span_count != 0 && spans_[span_count - 1].data() + spans_[span_count - 1].size() == place) {
+      std::span<std::byte>& last = spans_[span_count - 1];
+      last = {last.data(), last.size() + static_cast<std::size_t>(bytes)};
+    } else {
+      spans_[span_count++] = {place, static_cast<std::size_t>(bytes)};
+    }
     cursor += bytes;
   };
   std::uint64_t before_offset = 0;  // of the entry that reaches furthest, and where it was put
