@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "suites/cli/checkpoints.hpp"
 
+#include <map>
+
 #include "loader/core/glob.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/scan.hpp"
@@ -55,6 +57,43 @@ std::unique_ptr<DecodedState> OpenedCheckpoint::decode(const Arguments& argument
     throw Error(ErrorCode::subset_empty, "--include and --exclude leave no tensor", std::move(facts));
   }
   return state;
+}
+
+void write_checkpoint(JsonWriter& json, const OpenedCheckpoint& opened) {
+  const storage::Checkpoint& checkpoint = opened.checkpoint;
+  json.name("checkpoint").begin_object().member("path", checkpoint.display_path);
+  json.member("format", "safetensors, " + std::string(to_string(checkpoint.kind)));
+  json.member("family",
+              opened.detection.family == nullptr ? std::string_view("identity") : opened.detection.family->name);
+  json.name("architectures").begin_array();
+  if (checkpoint.config) {
+    if (const ConfigValue* list = checkpoint.config->find("architectures")) {
+      for (const ConfigValue& item : list->items()) {
+        if (const auto text = item.as_string()) {
+          json.value(*text);
+        }
+      }
+    }
+  }
+  json.end_array()
+      .member("files", checkpoint.shards.size())
+      .member("tensors", checkpoint.catalog.size())
+      .member("bytes", checkpoint.catalog.bytes());
+  std::map<std::string_view, std::uint64_t> dtypes;
+  for (const StoredTensor& row : checkpoint.catalog.tensors()) {
+    ++dtypes[name_of(row.dtype)];
+  }
+  json.name("dtypes").begin_object();
+  for (const auto& [name, count] : dtypes) {
+    json.member(name, count);
+  }
+  json.end_object().member("quantization", opened.detection.quantization).name("tied");
+  if (opened.form) {
+    json.value(opened.form->is_tied);
+  } else {
+    json.null();
+  }
+  json.end_object();
 }
 
 }  // namespace weightproof::suites::cli

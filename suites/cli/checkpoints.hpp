@@ -11,6 +11,7 @@
 #include "suites/cli/console.hpp"
 #include "suites/cli/options.hpp"
 #include "suites/state/decoded_state.hpp"
+#include "suites/support/json_writer.hpp"
 
 namespace weightproof::suites::cli {
 
@@ -30,6 +31,9 @@ struct OpenedCheckpoint {
   /// The decoded state under --dtype, --include and --exclude.
   std::unique_ptr<DecodedState> decode(const Arguments& arguments) const;
 };
+
+/// The member "checkpoint" of a document.
+void write_checkpoint(JsonWriter& json, const OpenedCheckpoint& opened);
 
 plan::TargetDType target_dtype(const Arguments& arguments);
 unsigned asked_threads(const Arguments& arguments);

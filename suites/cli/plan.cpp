@@ -14,43 +14,6 @@
 namespace weightproof::suites::cli {
 namespace {
 
-void write_checkpoint(JsonWriter& json, const OpenedCheckpoint& opened) {
-  const storage::Checkpoint& checkpoint = opened.checkpoint;
-  json.name("checkpoint").begin_object().member("path", checkpoint.display_path);
-  json.member("format", "safetensors, " + std::string(to_string(checkpoint.kind)));
-  json.member("family",
-              opened.detection.family == nullptr ? std::string_view("identity") : opened.detection.family->name);
-  json.name("architectures").begin_array();
-  if (checkpoint.config) {
-    if (const ConfigValue* list = checkpoint.config->find("architectures")) {
-      for (const ConfigValue& item : list->items()) {
-        if (const auto text = item.as_string()) {
-          json.value(*text);
-        }
-      }
-    }
-  }
-  json.end_array()
-      .member("files", checkpoint.shards.size())
-      .member("tensors", checkpoint.catalog.size())
-      .member("bytes", checkpoint.catalog.bytes());
-  std::map<std::string_view, std::uint64_t> dtypes;
-  for (const StoredTensor& row : checkpoint.catalog.tensors()) {
-    ++dtypes[name_of(row.dtype)];
-  }
-  json.name("dtypes").begin_object();
-  for (const auto& [name, count] : dtypes) {
-    json.member(name, count);
-  }
-  json.end_object().member("quantization", opened.detection.quantization).name("tied");
-  if (opened.form) {
-    json.value(opened.form->is_tied);
-  } else {
-    json.null();
-  }
-  json.end_object();
-}
-
 // Stored bytes that the moves of a tensor take, each row once.
 std::uint64_t stored_bytes_of(const plan::Plan& plan, const plan::PlannedTensor& tensor) {
   std::uint64_t bytes = 0;

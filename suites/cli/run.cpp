@@ -35,6 +35,13 @@ constexpr std::array k_verbs = {
              "weightproof plan ./model --dtype bf16 --budget 256MiB  # refused here if it cannot be done",
              1, 1, &run_plan},
     VerbSpec{
+        "load", "CHECKPOINT", "execute a load and measure it",
+        "Does exactly what `plan` prints, inside the memory that it states, and says what was planned beside what was "
+        "measured. --emit writes the loaded state as a checkpoint that says what it is.",
+        "weightproof load ./model\n"
+        "weightproof load ./model --dtype bf16 --emit ./native",
+        1, 1, &run_load},
+    VerbSpec{
         "export", "CHECKPOINT --out PATH", "write a checkpoint anew: cast, decoded, split otherwise",
         "Written beside the target, read back and compared, then published in one step: a failed export leaves nothing "
         "under the target's name. config.json and the small files beside the weights go along.",

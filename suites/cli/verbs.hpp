@@ -37,6 +37,7 @@ int run_explain(const Arguments& arguments, Console& console);
 int run_doctor(const Arguments& arguments, Console& console);
 int run_report(const Arguments& arguments, Console& console);
 int run_adapters(const Arguments& arguments, Console& console);
+int run_load(const Arguments& arguments, Console& console);
 int run_plan(const Arguments& arguments, Console& console);
 int run_export(const Arguments& arguments, Console& console);
 int run_diff(const Arguments& arguments, Console& console);

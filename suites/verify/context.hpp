@@ -14,6 +14,7 @@
 #include "loader/measure/cache.hpp"
 #include "loader/plan/coverage.hpp"
 #include "loader/storage/checkpoint.hpp"
+#include "suites/verify/loads.hpp"
 #include "suites/verify/quantization.hpp"
 #include "suites/verify/scan.hpp"
 
@@ -59,6 +60,8 @@ class Context {
   bool has_inferred_config = false;
   /// True where shapes follow from the schema too, not names alone.
   bool has_schema_shapes = true;
+  /// Made by the checks that execute a load.
+  ExecutedLoadsPointer loads;
   /// Files without a sound header, or absent, with the check that says so.
   std::vector<FileFault> faults;
 
