@@ -39,14 +39,14 @@ void bytes(const std::uint8_t* codes, std::size_t code_stride, std::size_t rows,
 
 void mxfp4(const std::uint8_t* packed, std::size_t groups, const std::uint8_t* scales, DType target, std::byte* out) {
   for (std::size_t i = 0; i < groups * 32; ++i) {
-    const std::uint8_t code = static_cast<std::uint8_t>((packed[i / 2] >> (4 * (i % 2))) & 15u);
+    const std::uint8_t code = static_cast<std::uint8_t>((static_cast<unsigned>(packed[i / 2]) >> (4 * (i % 2))) & 15u);
     store(product(e2m1_to_f32_bits(code), float_of_bits(e8m0_to_f32_bits(scales[i / 32]))), target, out, i);
   }
 }
 
 void nvfp4(const std::uint8_t* packed, std::size_t groups, const float* scales, DType target, std::byte* out) {
   for (std::size_t i = 0; i < groups * 16; ++i) {
-    const std::uint8_t code = static_cast<std::uint8_t>((packed[i / 2] >> (4 * (i % 2))) & 15u);
+    const std::uint8_t code = static_cast<std::uint8_t>((static_cast<unsigned>(packed[i / 2]) >> (4 * (i % 2))) & 15u);
     store(product(e2m1_to_f32_bits(code), scales[i / 16]), target, out, i);
   }
 }
