@@ -10,6 +10,7 @@ void write_report_files(const reports::Report& report, const std::filesystem::pa
   write_text_file(directory / "report.html", reports::emit_html(report));
   write_text_file(directory / "report.md", reports::emit_markdown(report));
   write_text_file(directory / "junit.xml", reports::emit_junit(report));
+  write_text_file(directory / "report.sarif", reports::emit_sarif(report));
 }
 
 }  // namespace weightproof::suites::cli
