@@ -83,6 +83,12 @@ ExecutedLoads& loads_of(Context& context) {
     loads.skipped = "undecided where " + context.fault_text();
     return loads;
   }
+  const auto& diagnostics = context.checkpoint.diagnostics;
+  if (std::any_of(diagnostics.begin(), diagnostics.end(),
+                  [](const Diagnostic& row) { return row.severity == Severity::fail; })) {
+    loads.skipped = "no load is possible where checks of files and index fail";
+    return loads;
+  }
   const QuantizedState& state = context.quantization();
   const bool has_quant_finding = std::any_of(state.diagnostics.begin(), state.diagnostics.end(),
                                              [](const Diagnostic& row) { return row.severity == Severity::fail; });
@@ -127,6 +133,10 @@ ExecutedLoads& loads_of(Context& context) {
 std::optional<CheckRecord> no_loads(const ExecutedLoads& loads, const char* id) {
   if (!loads.skipped.empty()) {
     return CheckBuilder(id).skip(loads.skipped);
+  }
+  if (loads.error && loads.first && loads.first->cause() &&
+      loads.first->cause()->code() == ErrorCode::tied_values_differ) {
+    return CheckBuilder(id).skip("the load stops where tied.mismatch fails");
   }
   if (loads.error) {
     return error_record(id, *loads.error);
@@ -254,7 +264,9 @@ CheckRecord exact(Context& context) {
       const plan::PlannedTensor& tensor = loads.plan->tensors()[i];
       const Shape& shape = loads.plan->shape_of(tensor);
       const auto ours = loads.first->bytes(i);
-      const int native = model.native_or_fail(tensor.key);
+      // What passes through unchanged is no native tensor of the family.
+      const bool is_passed_through = tensor.id == k_no_id;
+      const int native = is_passed_through ? 0 : model.native_or_fail(tensor.key);
       const auto dtype = reference_dtype(tensor.dtype);
       // Bands of whole rows of the outermost axis.
       const std::uint64_t rows = shape.empty() ? 1 : shape[0];
@@ -267,7 +279,9 @@ CheckRecord exact(Context& context) {
           box.start[0] = begin;
           box.extent[0] = count;
         }
-        const reference::Bytes theirs = dtype ? model.region(native, box, *dtype) : model.region(native, box);
+        const reference::Bytes theirs = is_passed_through ? model.stored_region(tensor.key, box)
+                                        : dtype           ? model.region(native, box, *dtype)
+                                                          : model.region(native, box);
         const auto window =
             ours.subspan(static_cast<std::size_t>(begin * row_bytes), static_cast<std::size_t>(count * row_bytes));
         bytes += window.size();
