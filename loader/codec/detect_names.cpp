@@ -111,6 +111,8 @@ Grouping group_by_name(const Catalog& catalog) {
   Grouping grouping;
   for (const StoredTensor& tensor : catalog.tensors()) {
     const std::string_view key = tensor.key;
+    // Most keys: no companion is spelled like a plain weight or bias, and only a small float makes one quantized.
+    if ((key.ends_with(".weight") || key.ends_with(".bias")) && !is_small_float(tensor)) continue;
     if (key.find(".lora_") != std::string_view::npos) continue;  // an adapter's factors are never quantized by name
     if (key.ends_with(".pre_quant_scale") || key.ends_with(".svdquant_lora_a") || key.ends_with(".svdquant_lora_b")) {
       grouping.refused.push_back(&tensor);

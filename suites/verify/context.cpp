@@ -35,7 +35,7 @@ Context::Context(const VerifyOptions& given, const storage::Checkpoint& read) : 
     return;
   }
   const ConfigValue* config = checkpoint.config ? &*checkpoint.config : nullptr;
-  detection = adapters::detect(config, keys_, options.family);
+  detection = adapters::detect(config, *keys_, options.family);
   find_schema();
 }
 
@@ -93,7 +93,7 @@ void Context::collect_keys() {
     incomplete_keys_reason_ = "not all names are known: " + fault_text();
   }
   if (!uses_index || faults.empty()) {
-    keys_ = checkpoint.catalog;
+    keys_ = &checkpoint.catalog;  // a million rows are not copied
     return;
   }
   // Names whose file cannot be read are known from the index all the same.
@@ -119,7 +119,8 @@ void Context::collect_keys() {
       builder.add_copy(row);
     }
   }
-  keys_ = std::move(builder).finish();
+  own_keys_ = std::move(builder).finish();
+  keys_ = &own_keys_;
 }
 
 const plan::KeyCoverage& Context::coverage() {
@@ -130,15 +131,15 @@ const plan::KeyCoverage& Context::coverage() {
     asked.allow_missing = options.allow_missing;
     asked.allow_unexpected = options.selection.allow_unexpected;
     asked.check_shapes = has_schema_shapes;
-    asked.decoded = decoded_tensors(quantization(), *schema, keys_);
-    coverage_ = plan::check_keys(*schema, keys_, asked);
+    asked.decoded = decoded_tensors(quantization(), *schema, *keys_);
+    coverage_ = plan::check_keys(*schema, *keys_, asked);
   }
   return *coverage_;
 }
 
 const QuantizedState& Context::quantization() {
   if (!quantization_) {
-    quantization_ = read_quantization(checkpoint, keys_, options.calls);
+    quantization_ = read_quantization(checkpoint, *keys_, options.calls);
   }
   return *quantization_;
 }
@@ -156,7 +157,7 @@ void Context::find_schema() {
   ConfigValue config;
   if (checkpoint.config) {
     config = *checkpoint.config;
-  } else if (auto inferred = adapters::infer_config(*detection.family, keys_);
+  } else if (auto inferred = adapters::infer_config(*detection.family, *keys_);
              inferred && incomplete_keys_reason_.empty()) {
     config = std::move(inferred->config);
     has_inferred_config = true;
@@ -175,7 +176,7 @@ void Context::find_schema() {
   }
   // Two faults are judged by a check of their own; everything else goes on without them.
   const Catalog no_names;
-  const Catalog* names = &keys_;
+  const Catalog* names = keys_;
   while (!schema) {
     try {
       form = detection.family->find_form(config, *names);

@@ -73,7 +73,7 @@ class Context {
   bool has_subset() const { return !options.include.empty() || !options.exclude.empty(); }
   /// Names on which keys are judged: from the index where there is one, else from the headers. A row is described where
   /// its header could be read.
-  const Catalog& keys() const { return keys_; }
+  const Catalog& keys() const { return *keys_; }
   /// How those names fit the schema. Precondition: there is a schema.
   const plan::KeyCoverage& coverage();
   /// Which of those names are quantized, with their codecs; read on the first call.
@@ -98,7 +98,8 @@ class Context {
   void find_faults();
   void collect_keys();
   void find_schema();
-  Catalog keys_;
+  Catalog own_keys_;  ///< where the names are more than the catalog knows
+  const Catalog* keys_ = &own_keys_;
   std::string incomplete_keys_reason_;
   std::string index_fault_;
   std::optional<QuantizedState> quantization_;
