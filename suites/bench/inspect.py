@@ -48,6 +48,7 @@ def main():
     arguments.add_argument("tool")
     arguments.add_argument("--tensors", type=int, default=100_000)
     arguments.add_argument("--rounds", type=int, default=15)
+    arguments.add_argument("--no-gate", action="store_true", help="print the ratio, never fail for it: for runners that others share")
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "model.safetensors")
@@ -67,7 +68,7 @@ def main():
     print(f"inspect {statistics.median(t[0] for t in times) * 1000:.1f} ms, python3 json.loads {statistics.median(t[1] for t in times) * 1000:.1f} ms")
     fastest = min(t[0] for t in times) / min(t[1] for t in times)
     print(f"ratio of the fastest {fastest:.3f}, median {median:.3f}, range {min(ratios):.3f} to {max(ratios):.3f}; goal {GOAL}, gate {GATE}")
-    return 0 if fastest <= GATE else 1
+    return 0 if fastest <= GATE or given.no_gate else 1
 
 
 if __name__ == "__main__":
