@@ -41,6 +41,13 @@ std::string_view numbered(std::string& buffer, std::string_view name, std::uint6
 
 Experts::Experts(Describer& d, const ExpertSpec& spec, ExpertStorage storage, std::string_view native_scope)
     : d_(d), spec_(spec), storage_(storage), rows_(spec.is_gated ? 2 * spec.width : spec.width) {
+  if (spec.experts > k_experts_max) {
+    ErrorFacts facts;
+    facts.file = "config.json";
+    facts.expected = "at most " + std::to_string(k_experts_max);
+    facts.actual = std::to_string(spec.experts);
+    throw Error(ErrorCode::limit_exceeded, "the config asks for more experts than any model has", std::move(facts));
+  }
   const Scope scope(d, "", native_scope);
   SchemaBuilder& builder = d.builder();
   const std::uint64_t e = spec.experts;

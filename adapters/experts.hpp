@@ -28,8 +28,11 @@ struct ExpertSpec {
 
 class Experts {
  public:
+  static constexpr std::uint64_t k_experts_max = 16384;  ///< published models have up to 512
+
   /// States the native tensors under "<native scope>experts." of the open scope. Throws Error(route_unavailable) for
-  /// what a layout cannot hold (mok: biases, ungated or interleaved experts).
+  /// what a layout cannot hold (mok: biases, ungated or interleaved experts), Error(limit_exceeded) beyond
+  /// k_experts_max.
   Experts(Describer& d, const ExpertSpec& spec, ExpertStorage storage, std::string_view native_scope = "experts.");
 
   // One expert's matrices. `view` is a view of `stored`: gate and up [I, in], both at once [2I, in] (rows of gate

@@ -149,6 +149,22 @@ TEST(Configs, ValuesThatCannotDescribeAModelAreErrors) {
   EXPECT_EQ(layers->code(), ErrorCode::limit_exceeded);
 }
 
+TEST(Configs, NoConfigMakesADescriptionGrowWithoutBound) {
+  for (const ExpertStorage storage : {ExpertStorage::grouped, ExpertStorage::te, ExpertStorage::mok}) {
+    for (const char* family : {"qwen3_moe", "qwen3_5_moe", "deepseek_v4", "gpt_oss", "step3p5"}) {
+      std::string text(find_family(family)->sample);
+      for (const char* field :
+           {"\"num_experts\": ", "\"n_routed_experts\": ", "\"num_local_experts\": ", "\"moe_num_experts\": "}) {
+        const std::size_t at = text.find(field);
+        if (at != std::string::npos) text.insert(at + std::string(field).size(), "26843545");
+      }
+      const auto error = error_of([&] { describe(config_of(text), Catalog(), family, storage); });
+      ASSERT_TRUE(error) << family;
+      EXPECT_EQ(error->code(), ErrorCode::limit_exceeded) << error->what();
+    }
+  }
+}
+
 TEST(Drops, BuffersOfOldFilesAreKnown) {
   std::vector<std::string> keys = {"model.layers.0.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
                                    "model.layers.0.mlp._extra_state"};
