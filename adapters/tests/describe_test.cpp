@@ -154,9 +154,9 @@ TEST(Configs, NoConfigMakesADescriptionGrowWithoutBound) {
     for (const char* family : {"qwen3_moe", "qwen3_5_moe", "deepseek_v4", "gpt_oss", "step3p5"}) {
       std::string text(find_family(family)->sample);
       for (const char* field :
-           {"\"num_experts\": ", "\"n_routed_experts\": ", "\"num_local_experts\": ", "\"moe_num_experts\": "}) {
+           {"\"num_experts\":", "\"n_routed_experts\":", "\"num_local_experts\":", "\"moe_num_experts\":"}) {
         const std::size_t at = text.find(field);
-        if (at != std::string::npos) text.insert(at + std::string(field).size(), "26843545");
+        if (at != std::string::npos) text.insert(text.find_first_of("0123456789", at), "26843545");
       }
       const auto error = error_of([&] { describe(config_of(text), Catalog(), family, storage); });
       ASSERT_TRUE(error) << family;
