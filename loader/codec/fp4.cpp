@@ -77,7 +77,8 @@ class NibbleCodec final : public Codec {
     for (std::uint64_t done = 0; done < cols;) {
       const std::uint64_t now = std::min<std::uint64_t>(values.size(), cols - done);
       for (std::uint64_t i = 0; i < now; ++i)
-        values[i] = e2m1_to_f32_bits(static_cast<std::uint8_t>((codes[(done + i) / 2] >> (4 * (i % 2))) & 15u));
+        values[i] = e2m1_to_f32_bits(
+            static_cast<std::uint8_t>((static_cast<unsigned>(codes[(done + i) / 2]) >> (4 * (i % 2))) & 15u));
       kernels().round(values.data(), now, target, out + done * element);
       done += now;
     }
