@@ -277,7 +277,8 @@ TEST(Manifest, FindsWhatOnlyTheTwinShows) {
     EXPECT_EQ(check.status, 1) << fault.name;
     VerifyOptions verify_options;
     verify_options.manifest_file = manifest;
-    const reports::CheckRecord& clean = record_of(verify(directory / "clean", verify_options), "value.manifest");
+    const reports::Report clean_report = verify(directory / "clean", verify_options);
+    const reports::CheckRecord& clean = record_of(clean_report, "value.manifest");
     EXPECT_EQ(clean.status, Status::pass) << clean.message << clean.reason;
     const reports::Report report = verify(directory / "broken", verify_options);
     const reports::CheckRecord& record = record_of(report, "value.manifest");
