@@ -133,7 +133,10 @@ void Planner::measure_codec_moves() {
     if (whole.is_empty()) continue;
     runs.clear();
     codec.byte_runs(whole, runs);
-    for (const codec::ByteRun& run : runs) read_of[move.decode] += run.bytes;
+    for (const codec::ByteRun& run : runs) {
+      read_of[move.decode] += run.bytes;
+      if (is_part_) decode_bytes_.push_back({source.rows[run.component], run.offset, run.offset + run.bytes});
+    }
     if (is_whole) continue;
     Box tile = whole;
     tile.length = tile_lengths(codec, whole, tile_elements_of(tensor.dtype));
@@ -149,6 +152,22 @@ void Planner::measure_codec_moves() {
     decode_tile_bytes_ = std::max(decode_tile_bytes_, *byte_count(tile.length, tensor.dtype));
   }
   for (const std::uint64_t bytes : read_of) decode_read_bytes_ += bytes;
+}
+
+/// Each byte once, however many moves take it.
+std::uint64_t Planner::wanted_by_decodes() {
+  std::sort(decode_bytes_.begin(), decode_bytes_.end(),
+            [](const RowBytes& a, const RowBytes& b) { return a.row != b.row ? a.row < b.row : a.begin < b.begin; });
+  std::uint64_t bytes = 0;
+  Row row = k_no_row;
+  std::uint64_t end = 0;
+  for (const RowBytes& run : decode_bytes_) {
+    if (run.row != row) end = 0;
+    row = run.row;
+    if (run.end > end) bytes += run.end - std::max(run.begin, end);
+    end = std::max(end, run.end);
+  }
+  return bytes;
 }
 
 std::uint64_t Planner::metadata_bytes() const {
@@ -229,6 +248,7 @@ void Planner::fit_budget() {
   for (const Move& move : plan_.moves_) {
     if (move.action == Action::fill) continue;
     if (move.decode != k_no_id) {
+      if (is_part_) continue;
       const DecodeSource& source = plan_.decodes_[move.decode];
       for (std::size_t c = 0; c < source.rows.size(); ++c) {
         if (is_counted[source.rows[c]] || source.codec->components()[c].role == codec::Role::unused) continue;
@@ -242,6 +262,7 @@ void Planner::fit_budget() {
       traffic.wanted_bytes += row(move.row).bytes;
     }
   }
+  if (is_part_) traffic.wanted_bytes += wanted_by_decodes();
 }
 
 }  // namespace weightproof::plan

@@ -5,10 +5,14 @@
 #include <numeric>
 
 #include "loader/core/error.hpp"
+#include "loader/plan/clip.hpp"
 #include "loader/plan/planner_internal.hpp"
 
 namespace weightproof::plan {
 namespace {
+
+/// Gaps that are read through where a rank holds parts: one for each range of what it holds, and no more.
+constexpr std::uint64_t k_part_gap_bytes_max = 4096;
 
 CoverageOptions with_decodes(const Request& request, const Schema& schema) {
   CoverageOptions options = request.keys;
@@ -21,11 +25,6 @@ CoverageOptions with_decodes(const Request& request, const Schema& schema) {
     options.decoded.push_back({source.stored, source.codec->natural_shape(), source.rows});
   }
   return options;
-}
-
-bool is_whole(const LocalTensor& local, const Shape& shape) {
-  return local.shape == shape && local.pieces.size() == 1 && local.pieces[0].global == Box::whole(shape) &&
-         local.pieces[0].local == Box::whole(shape);
 }
 
 }  // namespace
@@ -57,16 +56,16 @@ Plan make_plan(std::shared_ptr<const Schema> schema, std::span<const Source> sou
 
 Planner::Planner(std::shared_ptr<const Schema> schema, std::span<const Source> sources, const RankPlacement& placement,
                  const Request& request)
-    : schema_(*schema), request_(request) {
+    : schema_(*schema), placement_(placement), request_(request) {
   plan_.schema_ = std::move(schema);
   plan_.catalog_ = merge_sources(sources);
   for (const Source& source : sources) plan_.sources_.push_back(source.name);
   plan_.side_ = request.side;
   plan_.probes_ = request.probes;
-  check_inputs(placement);
+  check_inputs();
 }
 
-void Planner::check_inputs(const RankPlacement& placement) {
+void Planner::check_inputs() {
   if (!plan_.catalog_->is_described()) {
     ErrorFacts facts;
     facts.hint = "give the weight files; with names alone only key coverage can be asked";
@@ -87,28 +86,39 @@ void Planner::check_inputs(const RankPlacement& placement) {
                 "tensor '" + facts.keys[0] + "' has " + facts.actual + "; shape and dtype ask for " + facts.expected,
                 std::move(facts));
   }
-  if (!placement.locals.empty() && placement.locals.size() != schema_.native_tensors().size()) {
-    throw Error(ErrorCode::internal, "a placement states " + std::to_string(placement.locals.size()) + " tensors of " +
+  const std::vector<LocalTensor>& locals = placement_.locals;
+  if (!locals.empty() && locals.size() != schema_.native_tensors().size()) {
+    throw Error(ErrorCode::internal, "a placement states " + std::to_string(locals.size()) + " tensors of " +
                                          std::to_string(schema_.native_tensors().size()));
   }
-  for (NativeId id = 0; id < placement.locals.size(); ++id) {
+  is_part_ = !placement_.has_passthrough;
+  for (NativeId id = 0; id < locals.size(); ++id) {
     const NativeTensor& tensor = schema_.native_tensors()[id];
-    if (is_whole(placement.locals[id], schema_.shape_of(tensor))) continue;
+    if (is_whole(locals[id], schema_.shape_of(tensor))) continue;
+    is_part_ = true;
+    require_sound(locals[id], schema_.shape_of(tensor), tensor.key);
+    if (request_.side == Side::native) continue;
     ErrorFacts facts;
     facts.keys.emplace_back(tensor.key);
-    facts.rank = static_cast<int>(placement.rank);
-    facts.expected = "every tensor whole";
+    facts.rank = static_cast<int>(placement_.rank);
+    facts.expected = "the native layout, or every tensor whole";
+    facts.actual = "a part of a native tensor in the hf layout";
     throw Error(ErrorCode::route_unavailable,
-                "rank " + std::to_string(placement.rank) + " asks for a part of '" + std::string(tensor.key) +
-                    "'; parts of tensors cannot be planned",
+                "rank " + std::to_string(placement_.rank) + " holds a part of '" + std::string(tensor.key) +
+                    "': stored tensors have no parts, native ones do",
                 std::move(facts));
   }
+  if (is_part_) gap_bytes_max_ = k_part_gap_bytes_max;
 }
 
 LayoutId Planner::intern(const Layout& layout) {
   if (last_layout_ != k_no_id && plan_.layouts_[last_layout_] == layout) return last_layout_;
-  plan_.layouts_.push_back(layout);
-  return last_layout_ = static_cast<LayoutId>(plan_.layouts_.size() - 1);
+  if (layout_ids_.empty()) {
+    for (LayoutId id = 0; id < plan_.layouts_.size(); ++id) layout_ids_.emplace(plan_.layouts_[id], id);
+  }
+  const auto [at, is_new] = layout_ids_.emplace(layout, static_cast<LayoutId>(plan_.layouts_.size()));
+  if (is_new) plan_.layouts_.push_back(layout);
+  return last_layout_ = at->second;
 }
 
 std::string_view Planner::key_of(const Move& move) const {
@@ -131,7 +141,8 @@ Plan Planner::make() {
   }
   order_rows();
   add_tensors();
-  if (plan_.tensors_.empty()) {
+  if (is_part_) prove_locals();
+  if (plan_.tensors_.empty() && !is_part_) {
     throw Error(ErrorCode::subset_empty, "nothing is left to load: no tensor can be filled from the selected keys");
   }
   choose_routes();
@@ -173,24 +184,19 @@ void Planner::order_rows() {
 void Planner::add_tensors() {
   constexpr std::uint32_t k_none = UINT32_MAX;
   const bool is_native = request_.side == Side::native;
-  const std::span<const Binding> bindings = schema_.bindings();
   const std::size_t count = is_native ? schema_.native_tensors().size() : schema_.stored_tensors().size();
   const std::uint32_t last = static_cast<std::uint32_t>(plan_.catalog_->size());
   std::vector<std::uint32_t> ranks(count, k_none);
   if (is_native) {
-    first_binding_.assign(count + 1, 0);
-    for (const Binding& binding : bindings) ++first_binding_[binding.native + 1];
-    for (std::size_t i = 1; i < first_binding_.size(); ++i) first_binding_[i] += first_binding_[i - 1];
-    binding_ids_.resize(bindings.size());
-    std::vector<std::uint32_t> next(first_binding_.begin(), first_binding_.end() - 1);
+    gather_moves();
     for (NativeId native = 0; native < count; ++native) {
-      if (plan_.proof_.left_out[native] == LeftOut::no) ranks[native] = last;
-    }
-    for (std::uint32_t id = 0; id < bindings.size(); ++id) {
-      const Binding& binding = bindings[id];
-      binding_ids_[next[binding.native]++] = id;
-      if (plan_.proof_.actions[id] != Action::write || ranks[binding.native] == k_none) continue;
-      ranks[binding.native] = std::min(ranks[binding.native], rank_of(plan_.coverage_.row_of[binding.stored]));
+      const Gathered& gathered = gathered_[native];
+      if (!gathered.is_held) continue;
+      ranks[native] = last;
+      for (std::uint32_t m = gathered.first; m < gathered.first + gathered.count; ++m) {
+        if (gathered_moves_[m].action == Action::write)
+          ranks[native] = std::min(ranks[native], rank_of(gathered_moves_[m].row));
+      }
     }
   } else {
     for (StoredId id = 0; id < count; ++id) {
@@ -199,6 +205,7 @@ void Planner::add_tensors() {
   }
   std::vector<Row> passed;
   for (const MatchedRows& pass : plan_.coverage_.passed_through) {
+    if (!placement_.has_passthrough) break;
     for (const Row at : pass.rows) {
       passed.push_back(at);
       ranks.push_back(rank_of(at));
@@ -218,7 +225,7 @@ void Planner::add_tensors() {
     if (ranks[i] != k_none) order[next[ranks[i]]++] = i;
   }
   plan_.tensors_.reserve(tensors);
-  plan_.moves_.reserve(is_native ? bindings.size() + passed.size() : tensors);
+  plan_.moves_.reserve(is_native ? gathered_moves_.size() + passed.size() : tensors);
   for (const std::uint32_t i : order) {
     if (i >= count) {
       add_passed_through(passed[i - count]);
@@ -250,41 +257,27 @@ void Planner::add_hf_tensor(StoredId id) {
   tensor.id = id;
   tensor.shape = stored.shape;
   tensor.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
-  tensor.dtype = target_dtype(stored.dtype_rule, stored.dtype, std::span(&move, 1));
+  tensor.dtype = target_dtype(stored.dtype_rule, stored.dtype, stored_dtype(std::span(&move, 1)));
   plan_.moves_.push_back(move);
   add_tensor(tensor);
 }
 
 void Planner::add_native_tensor(NativeId id) {
   const NativeTensor& native = schema_.native_tensors()[id];
+  const Gathered& gathered = gathered_[id];
   PlannedTensor tensor;
   tensor.key = native.key;
   tensor.id = id;
   tensor.shape = native.shape;
-  tensor.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
-  for (std::uint32_t i = first_binding_[id]; i < first_binding_[id + 1]; ++i) {
-    const Binding& binding = schema_.bindings()[binding_ids_[i]];
-    Move move;
-    move.action = plan_.proof_.actions[binding_ids_[i]];
-    if (move.action == Action::inactive) continue;
-    move.tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
-    move.rule = binding.rule;
-    move.target_offset = binding.native_offset;
-    move.target_layout = binding.native_layout;
-    if (move.action == Action::fill) {
-      move.value = binding.value;
-      move.source_layout = binding.native_layout;
-    } else {
-      move.stored = binding.stored;
-      move.row = plan_.coverage_.row_of[binding.stored];
-      move.decode = decode_of_.empty() ? k_no_id : decode_of_[binding.stored];
-      move.source_offset = binding.stored_offset;
-      move.source_layout = binding.stored_layout;
-      move.source_dtype = source_dtype(move);
-    }
-    plan_.moves_.push_back(move);
+  if (!placement_.locals.empty() && placement_.locals[id].shape != schema_.shape_of(native)) {
+    tensor.shape = intern(View::whole(placement_.locals[id].shape).layout());
   }
-  tensor.dtype = target_dtype(native.dtype_rule, native.dtype, std::span(plan_.moves_).subspan(tensor.first_move));
+  tensor.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
+  tensor.dtype = gathered.dtype;
+  for (std::uint32_t m = gathered.first; m < gathered.first + gathered.count; ++m) {
+    plan_.moves_.push_back(gathered_moves_[m]);
+    plan_.moves_.back().tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
+  }
   add_tensor(tensor);
 }
 
@@ -325,9 +318,11 @@ void Planner::list_unread() {
     std::uint64_t tensors = 0;
     for (const Row at : plan_.coverage_.row_of) tensors += at != k_no_row && !taken[at] ? 1u : 0u;
     const bool is_codec_rest = !plan_.decodes_.empty() && tensors == 0;
-    plan_.unread_.push_back(
-        {"", is_codec_rest ? "companions that decoding needs none of" : "needed only by tensors that are left out",
-         tensors, plan_.catalog_->bytes() - accounted});
+    plan_.unread_.push_back({"",
+                             is_part_        ? "held by other ranks"
+                             : is_codec_rest ? "companions that decoding needs none of"
+                                             : "needed only by tensors that are left out",
+                             tensors, plan_.catalog_->bytes() - accounted});
   }
 }
 

@@ -16,11 +16,14 @@ namespace weightproof::plan {
 /// Dtype of the result. f32_state and integers keep theirs (decisions: F32 state is F32 everywhere but under `stored`).
 enum class TargetDType : std::uint8_t { stored, bf16, f32, f16 };
 
-/// What a rank holds: a local tensor per native tensor, by NativeId. Empty: every tensor whole.
+/// What a rank holds: a local tensor per native tensor, by NativeId. Empty: every tensor whole. A local tensor of
+/// another rank than its tensor and without pieces is none at all: it is not planned, and nothing is read for it. One
+/// with an extent of 0 is planned as the empty tensor that the rank holds.
 struct RankPlacement {
   std::uint32_t rank = 0;
   Topology topology;
   std::vector<LocalTensor> locals;
+  bool has_passthrough = true;  ///< whether it holds what passes through unchanged
 };
 
 /// One checkpoint of several (a base, then its adapter). Files of all are numbered one after the other.
@@ -51,8 +54,10 @@ std::shared_ptr<const Catalog> merge_sources(std::span<const Source> sources);
 ///   dest_not_covered, duplicate_destination: the proof failed, with tensors and coordinate;
 ///   dtype_unsupported: a dtype that cannot be cast to the one asked for;
 ///   route_unavailable: the route asked for is not possible, with the moves that stand against it; also parts of
-///   tensors; budget_too_small: with the minimum in facts().expected; subset_empty: nothing is left to load; usage: the
-///   catalog knows names alone.
+///   stored tensors, which no rank holds; budget_too_small: with the minimum in facts().expected; subset_empty: nothing
+///   is left to load; usage: the catalog knows names alone.
+/// Keys are judged on the whole checkpoint whatever the rank holds, dtypes of tensors too; of what it does not hold
+/// nothing is read. A rank that holds nothing gets an empty plan.
 /// Cost: about 0.5 us a tensor.
 Plan make_plan(std::shared_ptr<const Schema> schema, std::span<const Source> sources, const RankPlacement& placement,
                const Request& request);

@@ -6,8 +6,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "loader/core/hash.hpp"
+#include "loader/core/limits.hpp"
 #include "loader/plan/planner.hpp"
 
 namespace weightproof::plan {
@@ -20,7 +23,7 @@ class Planner {
 
  private:
   // planner.cpp: what is produced and from what.
-  void check_inputs(const RankPlacement& placement);
+  void check_inputs();
   void add_tensors();
   void add_hf_tensor(StoredId stored);
   void add_native_tensor(NativeId native);
@@ -28,8 +31,14 @@ class Planner {
   void add_tensor(PlannedTensor tensor);
   void list_unread();
 
+  // locals.cpp: what the rank holds.
+  void gather_moves();
+  void take_moves(NativeId native);
+  void prove_locals() const;
+
   // routes.cpp: dtypes and routes.
-  DType target_dtype(DTypeRule rule, DType fixed, std::span<const Move> moves) const;
+  std::optional<DType> stored_dtype(std::span<const Move> moves) const;
+  DType target_dtype(DTypeRule rule, DType fixed, std::optional<DType> stored) const;
   DType source_dtype(const Move& move) const;
   void choose_routes();
   void choose_route(const PlannedTensor& tensor, Move& move) const;
@@ -62,11 +71,24 @@ class Planner {
   std::string_view key_of(const Move& move) const;
 
   const Schema& schema_;
+  const RankPlacement& placement_;
   const Request& request_;
+  /// The rank holds parts: reads stay close to what it holds, and all it does not hold is accounted for.
+  bool is_part_ = false;
+  std::uint64_t gap_bytes_max_ = limits::read_gap_bytes_max;
   Plan plan_;
   std::vector<std::uint32_t> decode_of_;      // per StoredId, empty without decodes
   std::vector<std::uint32_t> first_binding_;  // of each native tensor in binding_ids_, one more at the end
   std::vector<std::uint32_t> binding_ids_;
+  // Moves of each native tensor that is planned, clipped to what the rank holds, and where they begin.
+  struct Gathered {
+    std::uint32_t first = 0;
+    std::uint32_t count = 0;
+    DType dtype = DType::bf16;
+    bool is_held = false;
+  };
+  std::vector<Move> gathered_moves_;
+  std::vector<Gathered> gathered_;
   std::vector<Piece> pieces_;       // of one row
   std::uint64_t taken_end_ = 0;     // of the file being coalesced, up to where bytes are taken already
   bool is_request_staged_ = false;  // the request being coalesced
@@ -75,6 +97,12 @@ class Planner {
   std::vector<Row> row_order_;
   std::vector<std::uint32_t> rank_of_;
   LayoutId last_layout_ = k_no_id;  // interned last by this planner
+  struct LayoutHash {
+    std::size_t operator()(const Layout& layout) const {
+      return hash_words(layout.strides.span(), hash_words(layout.extents.span()));
+    }
+  };
+  std::unordered_map<Layout, LayoutId, LayoutHash> layout_ids_;  // of parts
 
   // Filled by measure_codec_moves().
   std::uint64_t decode_read_bytes_ = 0;     // all moves
@@ -82,6 +110,14 @@ class Planner {
   std::uint64_t decode_tile_bytes_ = 0;
   std::uint64_t decode_companion_bytes_ = 0;
   std::uint64_t whole_bytes_ = 0;
+  // Bytes of stored tensors that codecs take, where the rank holds parts.
+  struct RowBytes {
+    Row row = k_no_row;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  std::vector<RowBytes> decode_bytes_;
+  std::uint64_t wanted_by_decodes();
 };
 
 /// Box of a dense tensor that a view is, axes in whatever order; nothing where it is none.

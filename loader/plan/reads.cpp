@@ -91,7 +91,7 @@ void Planner::add_pieces(std::uint32_t index, std::uint64_t read_bytes_max) {
     return;
   }
   const std::uint64_t size = bits / 8;
-  for_each_run(source, limits::read_gap_bytes_max / size,
+  for_each_run(source, gap_bytes_max_ / size,
                [&](const Run& run) { add(run.first * size, (run.first + run.count) * size); });
 }
 
@@ -104,8 +104,7 @@ void Planner::coalesce(const Piece& piece, std::uint64_t read_bytes_max) {
   if (!is_new) {
     const ReadRequest& last = plan_.requests_.back();
     const std::uint64_t last_end = last.offset + last.bytes;
-    is_new =
-        piece.offset > last_end + limits::read_gap_bytes_max || std::max(end, last_end) - last.offset > read_bytes_max;
+    is_new = piece.offset > last_end + gap_bytes_max_ || std::max(end, last_end) - last.offset > read_bytes_max;
   }
   if (is_new) {
     plan_.requests_.push_back({piece.offset, 0, piece.file, static_cast<std::uint32_t>(plan_.entries_.size()), 0});

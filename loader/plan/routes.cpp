@@ -111,13 +111,17 @@ DType Planner::source_dtype(const Move& move) const {
   return move.decode != k_no_id ? asked_dtype(request_.dtype, request_.decoded_dtype) : row(move.row).dtype;
 }
 
-DType Planner::target_dtype(DTypeRule rule, DType fixed, std::span<const Move> moves) const {
-  if (rule == DTypeRule::fixed) return fixed;
+std::optional<DType> Planner::stored_dtype(std::span<const Move> moves) const {
   std::optional<DType> stored;
   for (const Move& move : moves) {
     if (move.action != Action::write) continue;
     stored = stored ? wider(*stored, move.source_dtype) : move.source_dtype;
   }
+  return stored;
+}
+
+DType Planner::target_dtype(DTypeRule rule, DType fixed, std::optional<DType> stored) const {
+  if (rule == DTypeRule::fixed) return fixed;
   const DType found = stored.value_or(asked_dtype(request_.dtype, request_.decoded_dtype));
   if (rule == DTypeRule::any || !is_ordinary_float(found)) return found;
   if (request_.dtype == TargetDType::stored) return found;

@@ -305,15 +305,6 @@ TEST(Plan, InputsAreChecked) {
   }
   const Source source{"base", small_catalog().make()};
   EXPECT_EQ(make_plan(schema, std::span(&source, 1), placement, {}), plan_of(schema, source.catalog));
-  placement.locals[0].pieces.clear();
-  placement.rank = 3;
-  try {
-    make_plan(schema, std::span(&source, 1), placement, {});
-    FAIL() << "a part of a tensor was planned";
-  } catch (const Error& part) {
-    EXPECT_EQ(part.code(), ErrorCode::route_unavailable);
-    EXPECT_EQ(part.facts().rank, 3);
-  }
 }
 
 TEST(Plan, SeveralSources) {
