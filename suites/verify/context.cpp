@@ -140,6 +140,14 @@ const plan::KeyCoverage& Context::coverage() {
 const QuantizedState& Context::quantization() {
   if (!quantization_) {
     quantization_ = read_quantization(checkpoint, *keys_, options.calls);
+    if (options.perturbation.codec) {
+      for (std::size_t i = 0; i < quantization_->codecs.size(); ++i) {
+        if (quantization_->codecs[i]) {
+          quantization_->codecs[i] =
+              options.perturbation.codec(quantization_->found.tensors[i], quantization_->codecs[i]);
+        }
+      }
+    }
   }
   return *quantization_;
 }
@@ -181,6 +189,9 @@ void Context::find_schema() {
     try {
       form = detection.family->find_form(config, *names);
       schema = detection.family->describe(config, *form, ExpertStorage::grouped);
+      if (options.perturbation.schema) {
+        schema = options.perturbation.schema(*schema);
+      }
     } catch (const Error& error) {
       const bool is_new = family_error(error.code()) == nullptr;
       family_errors.push_back(error);

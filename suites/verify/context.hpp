@@ -15,6 +15,7 @@
 #include "loader/plan/coverage.hpp"
 #include "loader/storage/checkpoint.hpp"
 #include "suites/verify/loads.hpp"
+#include "suites/verify/perturbation.hpp"
 #include "suites/verify/quantization.hpp"
 #include "suites/verify/scan.hpp"
 
@@ -31,6 +32,7 @@ struct VerifyOptions {
   bool is_strict = false;
   unsigned threads = 1;
   storage::FileCalls* calls = nullptr;  ///< null: the system's
+  Perturbation perturbation;            ///< for mutants; empty: nothing is done wrong
   std::function<void(std::string_view, std::uint64_t, std::uint64_t)> progress;
   std::string command;  ///< for the report
 };

@@ -3,6 +3,7 @@
 // different circumstances against each other.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
 
@@ -19,11 +20,34 @@
 
 namespace weightproof::suites {
 
+// Counts what the loads really ask the system for, whatever the loader says of itself.
+class CountingCalls final : public storage::FileCalls {
+ public:
+  void set_inner(storage::FileCalls& inner) { inner_ = &inner; }
+  std::uint64_t opens() const { return opens_.load(); }
+  int open(const char* path, int flags) override {
+    opens_.fetch_add(1, std::memory_order_relaxed);
+    return inner_->open(path, flags);
+  }
+  std::int64_t pread(int fd, void* buffer, std::size_t bytes, std::int64_t offset) override {
+    return inner_->pread(fd, buffer, bytes, offset);
+  }
+  std::int64_t preadv(int fd, const ::iovec* parts, int count, std::int64_t offset) override {
+    return inner_->preadv(fd, parts, count, offset);
+  }
+
+ private:
+  storage::FileCalls* inner_ = &storage::FileCalls::system();
+  std::atomic<std::uint64_t> opens_{0};
+};
+
 // Two loads of one plan. The second has another fill, one thread and spoiled buffers.
 struct ExecutedLoads {
   std::string skipped;  ///< why nothing was loaded
   std::optional<Error> error;
   std::unique_ptr<plan::Plan> plan;
+  CountingCalls calls;
+  std::unique_ptr<storage::FileCalls> perturbed_calls;
   std::unique_ptr<exec::SourceFiles> sources;
   std::optional<exec::LoadAttempt> first;
   std::optional<exec::LoadAttempt> second;
@@ -113,14 +137,30 @@ ExecutedLoads& loads_of(Context& context) {
       return loads;
     }
     const storage::Checkpoint* checkpoint = &context.checkpoint;
-    loads.sources = std::make_unique<exec::SourceFiles>(exec::SourceFiles::of(std::span(&checkpoint, 1)));
+    const Perturbation& wrong = context.options.perturbation;
+    if (context.options.calls != nullptr) {
+      loads.calls.set_inner(*context.options.calls);
+    }
+    storage::FileCalls* calls = &loads.calls;
+    if (wrong.load_calls) {
+      loads.perturbed_calls = wrong.load_calls(loads.calls);
+      calls = loads.perturbed_calls.get();
+    }
+    loads.sources = std::make_unique<exec::SourceFiles>(exec::SourceFiles::of(std::span(&checkpoint, 1), *calls));
     exec::LoadOptions options;
     options.sentinel = k_first_fill;
+    if (wrong.first_load) {
+      wrong.first_load(*loads.plan, options);
+    }
     loads.first = exec::load(*loads.plan, *loads.sources, options);
     loads.first->require_complete();
+    options = {};
     options.sentinel = k_second_fill;
     options.poison = k_poison;
     options.threads = 1;
+    if (wrong.second_load) {
+      wrong.second_load(*loads.plan, options);
+    }
     loads.second = exec::load(*loads.plan, *loads.sources, options);
     loads.second->require_complete();
   } catch (const Error& error) {
@@ -194,10 +234,9 @@ CheckRecord opens(Context& context) {
   }
   CheckBuilder builder("io.opens");
   const std::uint64_t files = loads.plan->traffic().files;
-  builder.examined(files).expected(files).actual(loads.sources->opens());
-  if (loads.sources->opens() > files) {
-    return builder.fail("files were opened " + grouped(loads.sources->opens()) + " times, planned were " +
-                        grouped(files));
+  builder.examined(files).expected(files).actual(loads.calls.opens());
+  if (loads.calls.opens() > files) {
+    return builder.fail("files were opened " + grouped(loads.calls.opens()) + " times, planned were " + grouped(files));
   }
   return builder.pass();
 }
@@ -255,6 +294,9 @@ CheckRecord exact(Context& context) {
   try {
     reference::ModelOptions options;
     options.family = context.options.family;
+    if (context.options.perturbation.reference) {
+      context.options.perturbation.reference(options);
+    }
     const bool is_one_file = context.checkpoint.kind == storage::CheckpointKind::single_file;
     const reference::Model model =
         reference::Model::open(is_one_file ? context.checkpoint.path_of(0) : context.checkpoint.root, options);

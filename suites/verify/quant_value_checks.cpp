@@ -336,10 +336,15 @@ CheckRecord dequant_parity(Context& context) {
     return builder.skip("values cannot be decoded: " + state.undecodable);
   }
   try {
+    reference::ModelOptions options;
+    if (context.options.perturbation.reference) {
+      context.options.perturbation.reference(options);
+    }
     const reference::Model model = reference::Model::open(
         context.checkpoint.shards.size() == 1 && context.checkpoint.kind == storage::CheckpointKind::single_file
             ? context.checkpoint.path_of(0)
-            : context.checkpoint.root);
+            : context.checkpoint.root,
+        options);
     ComponentReader reader(context.checkpoint, context.options.calls);
     std::uint64_t elements = 0;
     std::uint64_t undecided = 0;

@@ -21,6 +21,7 @@ std::span<const VerifyCheck> index_checks();
 std::span<const VerifyCheck> keys_checks();
 std::span<const VerifyCheck> tied_checks();
 std::span<const VerifyCheck> layout_checks();
+std::span<const VerifyCheck> norm_checks();
 std::span<const VerifyCheck> quant_checks();
 std::span<const VerifyCheck> quant_value_checks();
 std::span<const VerifyCheck> dtype_checks();

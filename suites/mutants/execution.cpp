@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mutants of execution: a load that does not do exactly what its plan says. Each meets a copy that is direct, one that
+// is strided and one that decodes, in the load that is compared with the reference, in the one that is compared with
+// the first, and in both.
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+#include "loader/exec/engine.hpp"
+#include "loader/plan/plan.hpp"
+#include "suites/mutants/mutant.hpp"
+
+namespace weightproof::suites {
+namespace {
+
+using LoadHook = std::function<void(const plan::Plan&, exec::LoadOptions&)>;
+
+LoadHook fault_in(exec::Fault fault, std::string tensor) {
+  return [faults = std::make_shared<exec::Faults>(), fault, tensor = std::move(tensor)](const plan::Plan& plan,
+                                                                                        exec::LoadOptions& options) {
+    const auto tensors = plan.tensors();
+    for (std::uint32_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].key == tensor) {
+        *faults = {fault, i, 0};
+        options.faults = faults.get();
+      }
+    }
+  };
+}
+
+// Takes memory that no plan knows of, from an allocator without a limit.
+LoadHook with_memory(exec::Purpose purpose) {
+  struct Extra {
+    exec::Allocator allocator;
+    exec::Charge charge;
+  };
+  return [extra = std::make_shared<Extra>(), purpose](const plan::Plan&, exec::LoadOptions& options) {
+    extra->charge = extra->allocator.charge(exec::MemoryKind::host, purpose, 1);
+    options.allocator = &extra->allocator;
+  };
+}
+
+// Looks at every file once more than it needs to.
+class TwiceOpening final : public storage::FileCalls {
+ public:
+  explicit TwiceOpening(storage::FileCalls& inner) : inner_(inner) {}
+  int open(const char* path, int flags) override {
+    const storage::File probe = storage::File::open(path, "probe", inner_);
+    return inner_.open(path, flags);
+  }
+  std::int64_t pread(int fd, void* buffer, std::size_t bytes, std::int64_t offset) override {
+    return inner_.pread(fd, buffer, bytes, offset);
+  }
+  std::int64_t preadv(int fd, const ::iovec* parts, int count, std::int64_t offset) override {
+    return inner_.preadv(fd, parts, count, offset);
+  }
+
+ private:
+  storage::FileCalls& inner_;
+};
+
+struct Place {
+  std::string_view name;
+  fixtures::GenerateOptions fixture;
+  std::string tensor;
+};
+
+std::vector<Place> places() {
+  std::vector<Place> out(4);
+  out[0] = {"direct", {}, "model.layers.0.mlp.down_proj.weight"};
+  out[0].fixture.family = "llama";
+  out[0].fixture.shard_count = 2;
+  out[1] = {"strided", {}, "model.layers.0.mlp.experts.gate_and_up_projs"};
+  out[1].fixture.family = "qwen3_moe";
+  out[1].fixture.preset = "tiny_all_moe";
+  out[2] = {"fp8", {}, "model.layers.0.mlp.down_proj.weight"};
+  out[2].fixture.family = "mistral3_fp8_causal";
+  out[3] = {"mxfp4", {}, "model.layers.0.mlp.experts.down_projs"};
+  out[3].fixture.family = "gpt_oss";
+  return out;
+}
+
+}  // namespace
+
+std::vector<Mutant> execution_mutants() {
+  std::vector<Mutant> mutants;
+  for (const Place& place : places()) {
+    for (const exec::Fault fault : exec::all_faults()) {
+      const std::string name(to_string(fault));
+      const auto add = [&](const char* where, bool in_first, bool in_second, std::vector<std::string> checks) {
+        Mutant mutant;
+        mutant.id = "execution." + name + "." + std::string(place.name) + "." + where;
+        mutant.kind = "execution";
+        mutant.fault = "a load does " + name + " on one tensor";
+        mutant.fixture = place.fixture;
+        if (in_first) mutant.perturbation.first_load = fault_in(fault, place.tensor);
+        if (in_second) mutant.perturbation.second_load = fault_in(fault, place.tensor);
+        mutant.tensors = {place.tensor};
+        mutant.checks = std::move(checks);
+        mutants.push_back(std::move(mutant));
+      };
+      add("first", true, false, {"value.exact"});
+      add("second", false, true,
+          {fault == exec::Fault::reuse_early ? std::string("io.poison") : std::string("io.reload")});
+      const bool is_skip = fault == exec::Fault::skip_tile || fault == exec::Fault::skip_row ||
+                           fault == exec::Fault::skip_byte || fault == exec::Fault::write_to_copy ||
+                           fault == exec::Fault::stale_record;
+      if (is_skip) add("both", true, true, {"io.sentinel"});
+    }
+  }
+  return mutants;
+}
+
+std::vector<Mutant> resource_mutants() {
+  std::vector<Mutant> mutants(3);
+  for (Mutant& mutant : mutants) {
+    mutant.kind = "resource";
+    mutant.fixture = places()[0].fixture;
+  }
+  mutants[0].id = "resource.one_byte_more";
+  mutants[0].fault = "a load takes one byte that was not predicted";
+  mutants[0].perturbation.first_load = with_memory(exec::Purpose::staging);
+  mutants[0].checks = {"mem.predicted"};
+  mutants[1].id = "resource.temporary_kept";
+  mutants[1].fault = "a temporary byte outlives the load";
+  mutants[1].perturbation.first_load = with_memory(exec::Purpose::companion);
+  mutants[1].checks = {"mem.temporaries"};
+  mutants[2].id = "resource.opened_again";
+  mutants[2].fault = "every file is opened twice";
+  mutants[2].perturbation.load_calls = [](storage::FileCalls& inner) { return std::make_unique<TwiceOpening>(inner); };
+  mutants[2].checks = {"io.opens"};
+  return mutants;
+}
+
+}  // namespace weightproof::suites

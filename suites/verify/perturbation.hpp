@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a mutant does wrong on purpose inside `verify`, so that the checks which should see it can be shown to see it.
+// Each member stands at one seam of the engine and is empty where nothing goes wrong there.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "loader/codec/codec.hpp"
+#include "loader/codec/detect.hpp"
+#include "loader/core/schema.hpp"
+#include "loader/storage/file.hpp"
+
+namespace weightproof::exec {
+struct LoadOptions;
+}
+namespace weightproof::plan {
+class Plan;
+}
+namespace weightproof::reference {
+struct ModelOptions;
+}
+
+namespace weightproof::suites {
+
+struct Perturbation {
+  /// The loader's bindings, after the family described them.
+  std::function<Schema(const Schema&)> schema;
+  /// What the loader decodes one tensor with. May answer with what it was given.
+  std::function<std::shared_ptr<const codec::Codec>(const codec::QuantizedTensor&,
+                                                    const std::shared_ptr<const codec::Codec>&)>
+      codec;
+  /// Options of the loads that checks execute; the plan outlives them.
+  std::function<void(const plan::Plan&, exec::LoadOptions&)> first_load;
+  std::function<void(const plan::Plan&, exec::LoadOptions&)> second_load;
+  /// File calls of these loads: stands between the loader and the given calls, which outlive it.
+  std::function<std::unique_ptr<storage::FileCalls>(storage::FileCalls&)> load_calls;
+  /// The reference's own statement.
+  std::function<void(reference::ModelOptions&)> reference;
+};
+
+}  // namespace weightproof::suites
