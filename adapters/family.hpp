@@ -85,7 +85,7 @@ TieFlag tie_flag(const ConfigValue& config);
 
 /// The wrapper that a saved name still carries in front ("_orig_mod.", "module.", "base_model.model.", several of them
 /// in a row, or `_orig_mod.` and `_checkpoint_wrapped_module.` inside). `prefix` is what to cut, `stripped` the name
-/// without it. Empty prefix: none.
+/// without it. Empty prefix: none, and nothing is stripped.
 struct WrapperPrefix {
   std::string prefix;
   std::string stripped;

@@ -216,8 +216,23 @@ std::string_view find_key(const Catalog& catalog, std::string_view prefix, std::
   return {};
 }
 
+namespace {
+
+// Whether "._" stands anywhere: without a way out, so that it runs over whole vectors.
+bool has_inner_wrapper(std::string_view key) {
+  bool is_found = false;
+  for (std::size_t i = 1; i < key.size(); ++i) is_found |= (key[i - 1] == '.') & (key[i] == '_');
+  return is_found;
+}
+
+}  // namespace
+
 WrapperPrefix find_wrapper_prefix(std::string_view key) {
   WrapperPrefix result;
+  constexpr std::string_view adapter_wrapper = "base_model.model.";
+  // Nearly every key has none, and there may be a million.
+  const bool may_have = key.starts_with('_') || key.starts_with("module.") || key.starts_with(adapter_wrapper);
+  if (!may_have && !has_inner_wrapper(key)) return result;
   std::string_view rest = key;
   bool is_cut = true;
   while (is_cut) {
@@ -229,7 +244,6 @@ WrapperPrefix find_wrapper_prefix(std::string_view key) {
         is_cut = true;
       }
     }
-    constexpr std::string_view adapter_wrapper = "base_model.model.";
     if (rest.starts_with(adapter_wrapper) && rest.size() > adapter_wrapper.size()) {
       result.prefix += adapter_wrapper;
       rest.remove_prefix(adapter_wrapper.size());

@@ -238,9 +238,15 @@ CheckRecord wrapper_prefix(Context& context) {
   if (!context.incomplete_keys_reason().empty() && rows.empty()) {
     return builder.skip(context.incomplete_keys_reason());
   }
-  const bool is_peft = std::any_of(rows.begin(), rows.end(), [](const StoredTensor& row) {
-    return row.key.find(".lora_") != std::string_view::npos;
-  });
+  std::optional<bool> is_adapter;  // asked only where it matters
+  const auto has_low_rank_names = [&] {
+    if (!is_adapter) {
+      is_adapter = std::any_of(rows.begin(), rows.end(), [](const StoredTensor& row) {
+        return row.key.find(".lora_") != std::string_view::npos;
+      });
+    }
+    return *is_adapter;
+  };
   builder.examined(rows.size());
   std::string first;
   std::string first_name;
@@ -250,7 +256,7 @@ CheckRecord wrapper_prefix(Context& context) {
     }
     adapters::WrapperPrefix found = adapters::find_wrapper_prefix(row.key);
     // A low-rank adapter's names begin with base_model.model. by convention.
-    if (!found.prefix.empty() && !(is_peft && found.prefix == "base_model.model.")) {
+    if (!found.prefix.empty() && !(found.prefix == "base_model.model." && has_low_rank_names())) {
       builder.subject(row.key);
       if (first.empty() || row.key < first) {
         first = row.key;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "loader/measure/memory.hpp"
@@ -107,10 +108,14 @@ reports::CheckpointInfo checkpoint_info(const Context& context) {
   if (context.is_keys_only() && checkpoint.index && checkpoint.index->total_size) {
     info.bytes = *checkpoint.index->total_size;
   }
+  std::map<DType, std::uint64_t> dtypes;
   for (const StoredTensor& row : checkpoint.catalog.tensors()) {
     if (row.is_described) {
-      ++info.dtypes[std::string(name_of(row.dtype))];
+      ++dtypes[row.dtype];
     }
+  }
+  for (const auto& [dtype, count] : dtypes) {
+    info.dtypes[std::string(name_of(dtype))] = count;
   }
   info.quantization = context.detection.quantization;
   if (context.form) {
