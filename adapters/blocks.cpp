@@ -43,21 +43,26 @@ void attention(Describer& d, const Attention& spec, std::string_view scope) {
   const Scope inside(d, scope);
   const std::uint64_t q = spec.heads * spec.head_dim;
   const std::uint64_t kv = spec.kv_heads * spec.head_dim;
-  d.linear("q_proj", spec.is_gated ? 2 * q : q, spec.hidden, spec.has_qkv_bias);
-  d.linear("k_proj", kv, spec.hidden, spec.has_qkv_bias);
-  d.linear("v_proj", kv, spec.hidden, spec.has_qkv_bias);
-  d.linear("o_proj", spec.hidden, q, spec.has_o_bias);
+  const ParallelRule by_kv_head = kv_columns(spec.kv_heads, spec.head_dim);
+  d.linear("q_proj", spec.is_gated ? 2 * q : q, spec.hidden, spec.has_qkv_bias,
+           columns(spec.heads, spec.is_gated ? 2 * spec.head_dim : spec.head_dim));
+  d.linear("k_proj", kv, spec.hidden, spec.has_qkv_bias, by_kv_head);
+  d.linear("v_proj", kv, spec.hidden, spec.has_qkv_bias, by_kv_head);
+  d.linear("o_proj", spec.hidden, q, spec.has_o_bias, rows(spec.heads, spec.head_dim));
   if (spec.norm == QkNorm::none) return;
-  d.same("q_norm.weight", {spec.norm == QkNorm::per_head ? spec.head_dim : q});
-  d.same("k_norm.weight", {spec.norm == QkNorm::per_head ? spec.head_dim : kv});
+  const bool is_flattened = spec.norm == QkNorm::flattened;
+  d.same("q_norm.weight", {is_flattened ? q : spec.head_dim});
+  if (is_flattened) d.cut(columns(spec.heads, spec.head_dim));
+  d.same("k_norm.weight", {is_flattened ? kv : spec.head_dim});
+  if (is_flattened) d.cut(by_kv_head);
 }
 
 void gated_mlp(Describer& d, std::string_view stored, std::string_view native, std::uint64_t hidden,
                std::uint64_t width, bool has_bias) {
   const Scope inside(d, stored, native);
-  d.linear("gate_proj", width, hidden, has_bias);
-  d.linear("up_proj", width, hidden, has_bias);
-  d.linear("down_proj", hidden, width, has_bias);
+  d.linear("gate_proj", width, hidden, has_bias, columns(width));
+  d.linear("up_proj", width, hidden, has_bias, columns(width));
+  d.linear("down_proj", hidden, width, has_bias, rows(width));
 }
 
 void layer_norms(Describer& d, std::uint64_t hidden) {
@@ -70,10 +75,13 @@ void embedding_and_head(Describer& d, const Embedding& spec) {
   const StoredId stored = d.stored(spec.stored, shape);
   const NativeId native = d.native(spec.native, shape);
   d.builder().bind(stored, native, d.builder().whole(native));
+  // A tied head is the same storage, which the last stage holds too.
+  d.builder().parallel(native, vocabulary(d.form().is_tied ? StageRule::both : StageRule::first));
   if (d.form().is_tied) {
     d.builder().tie(spec.stored_head, stored, native, "head and embedding are one tensor");
   } else {
     d.moved(spec.stored_head, spec.native_head, shape);
+    d.cut(vocabulary(StageRule::last));
   }
 }
 
@@ -141,20 +149,36 @@ void delta_net(Describer& d, const DeltaNet& spec) {
   const Scope inside(d, "linear_attn.");
   const std::uint64_t keys = spec.key_heads * spec.key_dim;
   const std::uint64_t values = spec.value_heads * spec.value_dim;
+  // Everything is cut by key head: its value heads go with it, whether rows are grouped by head or not.
+  const std::uint64_t groups = spec.key_heads;
+  if (groups == 0 || spec.value_heads % groups != 0) {
+    ErrorFacts facts;
+    facts.file = "config.json";
+    facts.expected = "linear_num_value_heads a multiple of linear_num_key_heads";
+    facts.actual = std::to_string(spec.value_heads) + " and " + std::to_string(groups);
+    throw Error(ErrorCode::config_invalid, "value heads do not divide into groups by key head", std::move(facts));
+  }
+  const std::uint64_t heads = spec.value_heads / groups;
+  const std::uint64_t wide = heads * spec.value_dim;
+  const ParallelRule by_channel =
+      along(0, {{groups, spec.key_dim, false}, {groups, spec.key_dim, false}, {groups, wide, false}});
   if (spec.has_joint_projections) {
-    d.linear("in_proj_qkvz", 2 * keys + 2 * values, spec.hidden);
-    d.linear("in_proj_ba", 2 * spec.value_heads, spec.hidden);
+    d.linear("in_proj_qkvz", 2 * keys + 2 * values, spec.hidden, false, columns(groups, 2 * spec.key_dim + 2 * wide));
+    d.linear("in_proj_ba", 2 * spec.value_heads, spec.hidden, false, columns(groups, 2 * heads));
   } else {
-    d.linear("in_proj_qkv", 2 * keys + values, spec.hidden);
-    d.linear("in_proj_z", values, spec.hidden);
-    d.linear("in_proj_b", spec.value_heads, spec.hidden);
-    d.linear("in_proj_a", spec.value_heads, spec.hidden);
+    d.linear("in_proj_qkv", 2 * keys + values, spec.hidden, false, by_channel);
+    d.linear("in_proj_z", values, spec.hidden, false, columns(groups, wide));
+    d.linear("in_proj_b", spec.value_heads, spec.hidden, false, columns(groups, heads));
+    d.linear("in_proj_a", spec.value_heads, spec.hidden, false, columns(groups, heads));
   }
   d.same("conv1d.weight", {2 * keys + values, 1, spec.kernel});
+  d.cut(by_channel);
   d.moved("dt_bias", "_fp32_params.dt_bias", {spec.value_heads}, DTypeRule::f32_state);
+  d.cut(columns(groups, heads));
   d.moved("A_log", "_fp32_params.A_log", {spec.value_heads}, DTypeRule::f32_state);
+  d.cut(columns(groups, heads));
   d.same("norm.weight", {spec.value_dim});
-  d.linear("out_proj", spec.hidden, values);
+  d.linear("out_proj", spec.hidden, values, false, rows(groups, wide));
 }
 
 LatentAttention read_latent_attention(const Fields& fields) {
@@ -171,18 +195,20 @@ LatentAttention read_latent_attention(const Fields& fields) {
 
 void latent_attention(Describer& d, const LatentAttention& spec) {
   const Scope inside(d, "self_attn.");
-  const std::uint64_t q = spec.heads * (spec.nope_dim + spec.rope_dim);
+  const std::uint64_t q_head = spec.nope_dim + spec.rope_dim;
+  const std::uint64_t q = spec.heads * q_head;
   if (spec.q_rank == 0) {
-    d.linear("q_proj", q, spec.hidden);
+    d.linear("q_proj", q, spec.hidden, false, columns(spec.heads, q_head));
   } else {
     d.linear("q_a_proj", spec.q_rank, spec.hidden);
     d.same("q_a_layernorm.weight", {spec.q_rank});
-    d.linear("q_b_proj", q, spec.q_rank);
+    d.linear("q_b_proj", q, spec.q_rank, false, columns(spec.heads, q_head));
   }
   d.linear("kv_a_proj_with_mqa", spec.kv_rank + spec.rope_dim, spec.hidden);
   d.same("kv_a_layernorm.weight", {spec.kv_rank});
-  d.linear("kv_b_proj", spec.heads * (spec.nope_dim + spec.value_dim), spec.kv_rank);
-  d.linear("o_proj", spec.hidden, spec.heads * spec.value_dim);
+  d.linear("kv_b_proj", spec.heads * (spec.nope_dim + spec.value_dim), spec.kv_rank, false,
+           columns(spec.heads, spec.nope_dim + spec.value_dim));
+  d.linear("o_proj", spec.hidden, spec.heads * spec.value_dim, false, rows(spec.heads, spec.value_dim));
 }
 
 void note_mtp(Describer& d, std::uint64_t depths) {

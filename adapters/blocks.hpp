@@ -12,6 +12,7 @@
 #include "adapters/family.hpp"
 #include "adapters/fields.hpp"
 #include "adapters/names.hpp"
+#include "adapters/parallel.hpp"
 
 namespace weightproof::adapters {
 

@@ -192,15 +192,18 @@ void Describer::name_block_scales(std::string_view ending, DType dtype) {
 }
 
 void Describer::linear(std::string_view stored_module, std::string_view native_module, std::uint64_t out,
-                       std::uint64_t in, bool has_bias) {
+                       std::uint64_t in, bool has_bias, const ParallelRule& cut) {
   native_name_.assign(native_module).append(".weight");
   const StoredId weight = stored_linear(stored_module, out, in);
   const NativeId native_weight = native(native_name_, {out, in});
   builder_.bind(weight, native_weight, builder_.whole(native_weight));
+  builder_.parallel(native_weight, cut);
   if (!has_bias) return;
   stored_name_.assign(stored_module).append(".bias");
   native_name_.assign(native_module).append(".bias");
   moved(stored_name_, native_name_, {out});
+  // The bias of a module that is cut along its inputs is added once, after the sum: whole everywhere.
+  if (cut.axis == 0) this->cut(cut);
 }
 
 StoredId Describer::stored_linear(std::string_view module, std::uint64_t out, std::uint64_t in) {

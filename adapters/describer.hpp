@@ -43,11 +43,15 @@ class Describer {
              DTypeRule rule = DTypeRule::weight);
   // A module whose weight [out, in] multiplies activations: what quantized checkpoints store in codes. Names are the
   // module's, ".weight" and ".bias" [out] are appended.
-  void linear(std::string_view module, std::uint64_t out, std::uint64_t in, bool has_bias = false) {
-    linear(module, module, out, in, has_bias);
+  // `cut`: how tensor parallelism cuts it, see parallel.hpp; a bias goes with the rows of its weight.
+  void linear(std::string_view module, std::uint64_t out, std::uint64_t in, bool has_bias = false,
+              const ParallelRule& cut = {}) {
+    linear(module, module, out, in, has_bias, cut);
   }
   void linear(std::string_view stored_module, std::string_view native_module, std::uint64_t out, std::uint64_t in,
-              bool has_bias);
+              bool has_bias, const ParallelRule& cut = {});
+  /// How a layout of ranks cuts the native tensor that was stated last. What nothing is said of is whole everywhere.
+  void cut(const ParallelRule& rule) { builder_.parallel(builder_.last_native(), rule); }
   /// Its stored weight or bias alone, to be bound by hand.
   StoredId stored_linear(std::string_view module, std::uint64_t out, std::uint64_t in);
   StoredId stored_bias(std::string_view module, std::uint64_t out);

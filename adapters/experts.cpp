@@ -51,6 +51,10 @@ Experts::Experts(Describer& d, const ExpertSpec& spec, ExpertStorage storage, st
   const Scope scope(d, "", native_scope);
   SchemaBuilder& builder = d.builder();
   const std::uint64_t e = spec.experts;
+  const NativeId first = builder.last_native() + 1;
+  ParallelRule rule;
+  rule.kind = storage == ExpertStorage::te ? ParallelKind::expert : ParallelKind::experts;
+  rule.experts = static_cast<std::uint32_t>(e);
   if (storage == ExpertStorage::grouped) {
     gate_up_ = d.native("gate_and_up_projs", {e, spec.input, rows_});
     down_ = d.native("down_projs", {e, spec.width, spec.input});
@@ -92,6 +96,10 @@ Experts::Experts(Describer& d, const ExpertSpec& spec, ExpertStorage storage, st
     down_view_ = View::whole({spec.input, spec.width});
     gate_up_bias_view_ = View::whole({rows_});
     down_bias_view_ = View::whole({spec.input});
+  }
+  for (NativeId native = first; native <= builder.last_native(); ++native) {
+    const std::uint64_t expert = e == 0 ? 0 : (native - first) % e;
+    builder.parallel(native, rule, rule.kind == ParallelKind::expert ? static_cast<std::uint32_t>(expert) : k_no_id);
   }
 }
 

@@ -119,12 +119,14 @@ class Layers {
     const Scope inside(d_, "attn.", "self_attn.");
     d_.linear("wq_a", q_rank, hidden_);
     d_.same("q_norm.weight", {q_rank});
-    d_.linear("wq_b", heads * head, q_rank);
+    d_.linear("wq_b", heads * head, q_rank, false, columns(heads, head));
     d_.linear("wkv", head, hidden_);
     d_.same("kv_norm.weight", {head});
-    d_.linear("wo_a", groups * o_rank, heads * head / groups);
-    d_.linear("wo_b", hidden_, groups * o_rank);
+    // Outputs in groups of heads, each with a projection of its own.
+    d_.linear("wo_a", groups * o_rank, heads * head / groups, false, columns(groups, o_rank));
+    d_.linear("wo_b", hidden_, groups * o_rank, false, rows(groups, o_rank));
     d_.moved_optional("attn_sink", "sinks_param.weight", {heads}, DTypeRule::any, 0, "attn_sink absent: zeros");
+    d_.cut(columns(heads));
     if (ratio == 0) return;
     compressor("compressor.", "compressor.", ratio, head);
     if (ratio != k_overlap_ratio) return;
@@ -170,6 +172,7 @@ class Layers {
     d_.same("gate.weight", {spec_.experts, hidden_});
     if (is_hashed) {
       d_.same("gate.tid2eid", {fields_.count("vocab_size"), fields_.count("num_experts_per_tok")}, DTypeRule::any);
+      d_.cut(buffer());
     } else {
       d_.moved("gate.bias", "gate.e_score_correction_bias", {spec_.experts}, DTypeRule::f32_state);
     }
@@ -185,9 +188,9 @@ class Layers {
     const std::uint64_t shared = fields_.count("n_shared_experts", 1) * spec_.width;
     if (shared == 0) return;
     const Scope shared_scope(d_, "shared_experts.");
-    d_.linear("w1", "gate_proj", shared, hidden_, false);
-    d_.linear("w3", "up_proj", shared, hidden_, false);
-    d_.linear("w2", "down_proj", hidden_, shared, false);
+    d_.linear("w1", "gate_proj", shared, hidden_, false, columns(shared));
+    d_.linear("w3", "up_proj", shared, hidden_, false, columns(shared));
+    d_.linear("w2", "down_proj", hidden_, shared, false, rows(shared));
   }
 
   Describer& d_;

@@ -37,8 +37,10 @@ void combined_attention(Describer& d, const Attention& spec) {
   const std::uint64_t head = spec.head_dim;
   const std::uint64_t queries = spec.heads / spec.kv_heads * head;
   const std::uint64_t group = queries + 2 * head;
-  const std::uint64_t rows = group * spec.kv_heads;
-  const NativeId weight = d.native("qkv_proj.weight", {rows, spec.hidden});
+  const std::uint64_t height = group * spec.kv_heads;
+  const ParallelRule by_group = columns(spec.kv_heads, group);
+  const NativeId weight = d.native("qkv_proj.weight", {height, spec.hidden});
+  d.builder().parallel(weight, by_group);
   bind_groups(d, d.stored_linear("q_proj", queries * spec.kv_heads, spec.hidden), weight, spec.kv_heads, group, 0,
               queries);
   bind_groups(d, d.stored_linear("k_proj", head * spec.kv_heads, spec.hidden), weight, spec.kv_heads, group, queries,
@@ -46,27 +48,30 @@ void combined_attention(Describer& d, const Attention& spec) {
   bind_groups(d, d.stored_linear("v_proj", head * spec.kv_heads, spec.hidden), weight, spec.kv_heads, group,
               queries + head, head);
   if (spec.has_qkv_bias) {
-    const NativeId bias = d.native("qkv_proj.bias", {rows});
+    const NativeId bias = d.native("qkv_proj.bias", {height});
+    d.builder().parallel(bias, by_group);
     bind_groups(d, d.stored_bias("q_proj", queries * spec.kv_heads), bias, spec.kv_heads, group, 0, queries);
     bind_groups(d, d.stored_bias("k_proj", head * spec.kv_heads), bias, spec.kv_heads, group, queries, head);
     bind_groups(d, d.stored_bias("v_proj", head * spec.kv_heads), bias, spec.kv_heads, group, queries + head, head);
   }
-  d.linear("o_proj", spec.hidden, queries * spec.kv_heads, spec.has_o_bias);
+  d.linear("o_proj", spec.hidden, queries * spec.kv_heads, spec.has_o_bias, rows(spec.kv_heads, queries));
 }
 
 void combined_mlp(Describer& d, std::uint64_t hidden, std::uint64_t width, bool has_bias) {
   const Scope inside(d, "mlp.");
   const NativeId weight = d.native("gate_up_proj.weight", {2 * width, hidden});
+  d.builder().parallel(weight, columns(width, 2));
   const View pairs = d.builder().whole(weight).unflatten(0, {width, 2});
   d.builder().bind(d.stored_linear("gate_proj", width, hidden), weight, pairs.select(1, 0));
   d.builder().bind(d.stored_linear("up_proj", width, hidden), weight, pairs.select(1, 1));
   if (has_bias) {
     const NativeId bias = d.native("gate_up_proj.bias", {2 * width});
+    d.builder().parallel(bias, columns(width, 2));
     const View bias_pairs = d.builder().whole(bias).unflatten(0, {width, 2});
     d.builder().bind(d.stored_bias("gate_proj", width), bias, bias_pairs.select(1, 0));
     d.builder().bind(d.stored_bias("up_proj", width), bias, bias_pairs.select(1, 1));
   }
-  d.linear("down_proj", hidden, width, has_bias);
+  d.linear("down_proj", hidden, width, has_bias, rows(width));
 }
 
 Schema describe(const ConfigValue& config, const Form& form, ExpertStorage) {

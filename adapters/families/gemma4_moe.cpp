@@ -54,10 +54,11 @@ struct LayerShape {
 
 void gemma4_attention(Describer& d, std::uint64_t hidden, std::uint64_t heads, const LayerShape& shape) {
   const Scope inside(d, "self_attn.");
-  d.linear("q_proj", heads * shape.head_dim, hidden);
-  if (shape.has_keys) d.linear("k_proj", shape.kv_heads * shape.head_dim, hidden);
-  if (shape.has_values) d.linear("v_proj", shape.kv_heads * shape.head_dim, hidden);
-  d.linear("o_proj", hidden, heads * shape.head_dim);
+  const ParallelRule by_kv_head = kv_columns(shape.kv_heads, shape.head_dim);
+  d.linear("q_proj", heads * shape.head_dim, hidden, false, columns(heads, shape.head_dim));
+  if (shape.has_keys) d.linear("k_proj", shape.kv_heads * shape.head_dim, hidden, false, by_kv_head);
+  if (shape.has_values) d.linear("v_proj", shape.kv_heads * shape.head_dim, hidden, false, by_kv_head);
+  d.linear("o_proj", hidden, heads * shape.head_dim, false, rows(heads, shape.head_dim));
   d.same("q_norm.weight", {shape.head_dim});
   if (shape.has_keys) d.same("k_norm.weight", {shape.head_dim});
 }
@@ -120,6 +121,7 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
       d.same(norm, {hidden});
     }
     d.moved_optional("layer_scalar", "layer_scalar", {1}, DTypeRule::weight, 1, "layer_scalar absent: one");
+    d.cut(buffer());
     LayerShape shape;
     shape.head_dim = is_full[l] ? fields.count("global_head_dim", head_dim) : head_dim;
     shape.kv_heads = is_full[l] && keys_are_values ? fields.count("num_global_key_value_heads", kv_heads) : kv_heads;

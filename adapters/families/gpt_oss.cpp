@@ -83,6 +83,7 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
     layer_norms(d, hidden);
     attention(d, attention_spec);
     d.same("self_attn.sinks", {attention_spec.heads});
+    d.cut(columns(attention_spec.heads));
     d.moved("mlp.router.weight", "mlp.gate.weight", {spec.experts, hidden});
     d.moved("mlp.router.bias", "mlp.gate.bias", {spec.experts});
     Experts experts(d, spec, storage, "mlp.experts.");

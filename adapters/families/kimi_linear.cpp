@@ -33,21 +33,23 @@ struct DeltaAttention {
 void delta_attention(Describer& d, const DeltaAttention& spec) {
   const Scope inside(d, "self_attn.");
   const std::uint64_t width = spec.heads * spec.head_dim;
-  d.linear("q_proj", width, spec.hidden);
-  d.linear("k_proj", width, spec.hidden);
-  d.linear("v_proj", width, spec.hidden);
-  d.same("q_conv1d.weight", {width, 1, spec.kernel});
-  d.same("k_conv1d.weight", {width, 1, spec.kernel});
-  d.same("v_conv1d.weight", {width, 1, spec.kernel});
+  const ParallelRule by_head = columns(spec.heads, spec.head_dim);
+  for (const std::string_view name : {"q_proj", "k_proj", "v_proj"}) d.linear(name, width, spec.hidden, false, by_head);
+  for (const std::string_view name : {"q_conv1d.weight", "k_conv1d.weight", "v_conv1d.weight"}) {
+    d.same(name, {width, 1, spec.kernel});
+    d.cut(by_head);
+  }
   d.moved("A_log", "_fp32_params.A_log", {1, 1, spec.heads, 1}, DTypeRule::f32_state);
+  d.cut(along(2, {{spec.heads, 1, false}}));
   d.moved("dt_bias", "_fp32_params.dt_bias", {width}, DTypeRule::f32_state);
+  d.cut(by_head);
   d.linear("f_a_proj", spec.head_dim, spec.hidden);
-  d.linear("f_b_proj", width, spec.head_dim);
-  d.linear("b_proj", spec.heads, spec.hidden);
+  d.linear("f_b_proj", width, spec.head_dim, false, by_head);
+  d.linear("b_proj", spec.heads, spec.hidden, false, columns(spec.heads));
   d.linear("g_a_proj", spec.head_dim, spec.hidden);
-  d.linear("g_b_proj", width, spec.head_dim);
+  d.linear("g_b_proj", width, spec.head_dim, false, by_head);
   d.same("o_norm.weight", {spec.head_dim});
-  d.linear("o_proj", spec.hidden, width);
+  d.linear("o_proj", spec.hidden, width, false, rows(spec.heads, spec.head_dim));
 }
 
 Schema describe(const ConfigValue& config, const Form& form, ExpertStorage storage) {

@@ -52,8 +52,10 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
     attention_spec.heads = l < heads.size() ? heads[l] : usual_heads;
     attention(d, attention_spec);
     if (has_gate) {
-      const std::uint64_t rows = is_per_element ? attention_spec.heads * attention_spec.head_dim : attention_spec.heads;
-      d.linear("self_attn.g_proj", rows, hidden);
+      const std::uint64_t gates =
+          is_per_element ? attention_spec.heads * attention_spec.head_dim : attention_spec.heads;
+      d.linear("self_attn.g_proj", gates, hidden, false,
+               columns(attention_spec.heads, is_per_element ? attention_spec.head_dim : 1));
     }
     const bool is_moe = l < types.size() ? types[l] == "sparse" : !contains(dense_layers, l);
     if (!is_moe) {

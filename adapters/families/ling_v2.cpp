@@ -45,6 +45,7 @@ void split_rows(Describer& d, StoredId fused, const Attention& spec, std::string
     for (const std::uint64_t extent : tail) shape.push_back(extent);
     const NativeId native = d.native("self_attn." + std::string(name) + std::string(leaf), shape);
     d.builder().bind(fused, d.builder().whole_stored(fused).narrow(0, row, rows), native, d.builder().whole(native));
+    d.cut(name == "q_proj" ? columns(spec.heads, spec.head_dim) : kv_columns(spec.kv_heads, spec.head_dim));
     row += rows;
   }
 }
@@ -79,7 +80,8 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
     if (fields.flag("use_qkv_bias")) {
       split_rows(d, d.stored_bias("attention.query_key_value", qkv), attention_spec, ".bias", {});
     }
-    d.linear("attention.dense", "self_attn.o_proj", hidden, q, fields.flag("use_bias"));
+    d.linear("attention.dense", "self_attn.o_proj", hidden, q, fields.flag("use_bias"),
+             rows(attention_spec.heads, attention_spec.head_dim));
     if (fields.flag("use_qk_norm")) {
       d.moved("attention.query_layernorm.weight", "self_attn.q_norm.weight", {attention_spec.head_dim});
       d.moved("attention.key_layernorm.weight", "self_attn.k_norm.weight", {attention_spec.head_dim});

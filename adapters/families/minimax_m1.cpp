@@ -24,10 +24,12 @@ Form find_form(const ConfigValue& config, const Catalog& catalog) {
 void lightning_attention(Describer& d, const Attention& spec) {
   const Scope inside(d, "self_attn.");
   const std::uint64_t width = spec.heads * spec.head_dim;
-  d.linear("qkv_proj", 3 * width, spec.hidden);
-  d.linear("output_gate", width, spec.hidden);
+  // Rows of query, key and value head by head.
+  d.linear("qkv_proj", 3 * width, spec.hidden, false, columns(spec.heads, 3 * spec.head_dim));
+  d.linear("output_gate", width, spec.hidden, false, columns(spec.heads, spec.head_dim));
   d.same("norm.weight", {width});
-  d.linear("out_proj", spec.hidden, width);
+  d.cut(columns(spec.heads, spec.head_dim));
+  d.linear("out_proj", spec.hidden, width, false, rows(spec.heads, spec.head_dim));
 }
 
 Schema describe(const ConfigValue& config, const Form& form, ExpertStorage storage) {

@@ -29,35 +29,41 @@ Form find_form(const ConfigValue& config, const Catalog& catalog) {
   return find_plain_form(k_mistral3_fp8_vlm, config, catalog, k_name_spaces);
 }
 
+/// Towers come before the decoder, so the first pipeline stage holds them.
+void tower_tensor(Describer& d, std::string_view name, const Shape& shape) {
+  d.same(name, shape);
+  d.cut(on_first_stage());
+}
+
 void vision_tower(Describer& d, const Fields& vision) {
   const std::uint64_t hidden = vision.count("hidden_size");
   const std::uint64_t width = vision.count("intermediate_size");
   const std::uint64_t layers = vision.layers();
   const std::uint64_t patch = vision.count("patch_size");
-  d.same("patch_conv.weight", {hidden, vision.count("num_channels", 3), patch, patch});
-  d.same("ln_pre.weight", {hidden});
+  tower_tensor(d, "patch_conv.weight", {hidden, vision.count("num_channels", 3), patch, patch});
+  tower_tensor(d, "ln_pre.weight", {hidden});
   for (std::uint64_t l = 0; l < layers; ++l) {
     const Scope layer(d, "transformer.layers.", "transformer.layers.", l);
     for (const std::string_view name :
          {"attention.q_proj.weight", "attention.k_proj.weight", "attention.v_proj.weight", "attention.o_proj.weight"}) {
-      d.same(name, {hidden, hidden});
+      tower_tensor(d, name, {hidden, hidden});
     }
-    d.same("feed_forward.gate_proj.weight", {width, hidden});
-    d.same("feed_forward.up_proj.weight", {width, hidden});
-    d.same("feed_forward.down_proj.weight", {hidden, width});
-    d.same("attention_norm.weight", {hidden});
-    d.same("ffn_norm.weight", {hidden});
+    tower_tensor(d, "feed_forward.gate_proj.weight", {width, hidden});
+    tower_tensor(d, "feed_forward.up_proj.weight", {width, hidden});
+    tower_tensor(d, "feed_forward.down_proj.weight", {hidden, width});
+    tower_tensor(d, "attention_norm.weight", {hidden});
+    tower_tensor(d, "ffn_norm.weight", {hidden});
   }
 }
 
 void projector(Describer& d, std::uint64_t vision, std::uint64_t hidden, std::uint64_t merge, bool has_bias) {
-  d.same("norm.weight", {vision});
-  d.same("patch_merger.merging_layer.weight", {vision, vision * merge * merge});
-  d.same("linear_1.weight", {hidden, vision});
-  d.same("linear_2.weight", {hidden, hidden});
+  tower_tensor(d, "norm.weight", {vision});
+  tower_tensor(d, "patch_merger.merging_layer.weight", {vision, vision * merge * merge});
+  tower_tensor(d, "linear_1.weight", {hidden, vision});
+  tower_tensor(d, "linear_2.weight", {hidden, hidden});
   if (!has_bias) return;
-  d.same("linear_1.bias", {hidden});
-  d.same("linear_2.bias", {hidden});
+  tower_tensor(d, "linear_1.bias", {hidden});
+  tower_tensor(d, "linear_2.bias", {hidden});
 }
 
 Schema describe(const ConfigValue& config, const Form& form, ExpertStorage) {

@@ -98,6 +98,7 @@ class Mixers {
     const std::uint64_t inner = heads * fields_.count("mamba_head_dim");
     const std::uint64_t convolved = inner + 2 * fields_.count("n_groups") * fields_.count("ssm_state_size");
     const bool has_bias = fields_.flag("use_bias");
+    // Whole on every tensor parallel rank, as it is trained: nothing of it is cut.
     d.linear("in_proj", inner + convolved + heads, hidden(), has_bias);  // rows z, x, B, C, dt
     d.same("conv1d.weight", {convolved, 1, fields_.count("conv_kernel")});
     if (fields_.flag("use_conv_bias", true)) d.same("conv1d.bias", {convolved});
@@ -110,8 +111,8 @@ class Mixers {
 
   void plain(Describer& d, std::string_view scope, std::uint64_t width) const {
     const Scope inside(d, scope);
-    d.linear("up_proj", width, hidden(), fields_.flag("mlp_bias"));
-    d.linear("down_proj", hidden(), width, fields_.flag("mlp_bias"));
+    d.linear("up_proj", width, hidden(), fields_.flag("mlp_bias"), columns(width));
+    d.linear("down_proj", hidden(), width, fields_.flag("mlp_bias"), rows(width));
   }
 
   void moe(Describer& d) const {

@@ -25,10 +25,13 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage) {
   for (std::uint64_t l = 0; l < layers; ++l) {
     const LayerScope layer(d, l);
     layer_norms(d, spec.hidden);
-    d.linear("self_attn.qkv_proj", (spec.heads + 2 * spec.kv_heads) * spec.head_dim, spec.hidden);
-    d.linear("self_attn.o_proj", spec.hidden, spec.heads * spec.head_dim);
-    d.linear("mlp.gate_up_proj", 2 * width, spec.hidden);
-    d.linear("mlp.down_proj", spec.hidden, width);
+    const FusedComponent queries{spec.heads, spec.head_dim, false};
+    const FusedComponent keys{spec.kv_heads, spec.head_dim, true};
+    d.linear("self_attn.qkv_proj", (spec.heads + 2 * spec.kv_heads) * spec.head_dim, spec.hidden, false,
+             along(0, {queries, keys, keys}));
+    d.linear("self_attn.o_proj", spec.hidden, spec.heads * spec.head_dim, false, rows(spec.heads, spec.head_dim));
+    d.linear("mlp.gate_up_proj", 2 * width, spec.hidden, false, along(0, {{width, 1, false}, {width, 1, false}}));
+    d.linear("mlp.down_proj", spec.hidden, width, false, rows(width));
   }
   d.same("norm.weight", {spec.hidden});
   return std::move(d).finish();

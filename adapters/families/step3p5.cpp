@@ -67,7 +67,9 @@ Schema describe(const ConfigValue& config, const Form& form, ExpertStorage stora
     layer_norms(d, hidden);
     const Attention& attention_spec = l < types.size() && types[l] == other_type ? other : full;
     attention(d, attention_spec);
-    if (has_gate) d.linear("self_attn.g_proj", attention_spec.heads, hidden);
+    if (has_gate) {
+      d.linear("self_attn.g_proj", attention_spec.heads, hidden, false, columns(attention_spec.heads));
+    }
     if (!contains(moe_layers, l)) {
       gated_mlp(d, hidden, dense_width);
       continue;

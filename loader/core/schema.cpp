@@ -116,7 +116,7 @@ void SchemaBuilder::require_new(std::uint32_t known, std::size_t count, std::str
 NativeId SchemaBuilder::add_native(std::string_view key, std::uint32_t hash, LayoutId shape, DTypeRule rule,
                                    std::uint32_t layer, DType fixed) {
   std::vector<NativeTensor>& rows = schema_.native_;
-  rows.push_back(NativeTensor{key, shape, rule, fixed, layer});
+  rows.push_back(NativeTensor{key, shape, rule, fixed, layer, 0, k_no_id});
   detail::insert_key(schema_.native_slots_, hash, native_hashes_);
   return static_cast<NativeId>(rows.size() - 1);
 }
@@ -150,6 +150,25 @@ StoredId SchemaBuilder::stored(std::string_view key, const Shape& shape, DTypeRu
               "a stored tensor");
   const LayoutId layout = intern_layout(View::whole(shape).layout());
   return add_stored(intern_key(key), hash, layout, rule, layer, fixed);
+}
+
+void SchemaBuilder::parallel(NativeId native, const ParallelRule& rule, std::uint32_t expert) {
+  NativeTensor& tensor = schema_.native_[native];
+  const Shape& shape = schema_.shape_of(tensor);
+  std::uint64_t extent = 0;
+  for (std::size_t i = 0; i < rule.component_count; ++i) extent += rule.components[i].units * rule.components[i].unit;
+  const bool has_axis = rule.kind == ParallelKind::components || rule.kind == ParallelKind::chunks;
+  if ((has_axis && rule.axis >= shape.rank()) ||
+      (rule.kind == ParallelKind::components && extent != shape[rule.axis]) ||
+      (rule.kind == ParallelKind::expert) != (expert != k_no_id)) {
+    throw Error(ErrorCode::internal,
+                "the parallel rule of '" + std::string(tensor.key) + "' does not fit shape " + to_string(shape));
+  }
+  std::vector<ParallelRule>& rules = schema_.parallel_rules_;
+  const auto known = std::find(rules.begin(), rules.end(), rule);
+  tensor.parallel = static_cast<std::uint32_t>(known - rules.begin());
+  tensor.expert = expert;
+  if (known == rules.end()) rules.push_back(rule);
 }
 
 void SchemaBuilder::optional(StoredId stored, std::string_view rule_when_absent, double value_when_absent) {

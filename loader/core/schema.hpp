@@ -21,6 +21,7 @@
 
 #include "loader/core/catalog.hpp"
 #include "loader/core/dtype.hpp"
+#include "loader/core/placement.hpp"
 #include "loader/core/view.hpp"
 
 namespace weightproof {
@@ -78,6 +79,8 @@ struct NativeTensor {
   DTypeRule dtype_rule = DTypeRule::weight;
   DType dtype = DType::bf16;
   std::uint32_t layer = k_no_layer;
+  std::uint32_t parallel = 0;      ///< Schema::parallel_rule(): how a layout of ranks cuts it
+  std::uint32_t expert = k_no_id;  ///< ParallelKind::expert: its number
 };
 
 enum class BindingKind : std::uint8_t {
@@ -146,6 +149,7 @@ class Schema {
   View stored_view(const Binding& binding) const { return {binding.stored_offset, layouts_[binding.stored_layout]}; }
   View native_view(const Binding& binding) const { return {binding.native_offset, layouts_[binding.native_layout]}; }
   const std::string& rule(RuleId id) const { return rules_[id]; }
+  const ParallelRule& parallel_rule(const NativeTensor& tensor) const { return parallel_rules_[tensor.parallel]; }
 
   /// Codings as they are in a checkpoint, where the config alone said more: a tensor that is stored as itself loses its
   /// coding. With shapes known that is one stored in an ordinary float without its scales; from names alone, all of
@@ -169,6 +173,7 @@ class Schema {
   std::vector<std::string> defaulted_;
   std::vector<Layout> layouts_;
   std::vector<std::string> rules_;
+  std::vector<ParallelRule> parallel_rules_ = std::vector<ParallelRule>(1);
   std::vector<std::shared_ptr<char[]>> key_blocks_;  // shared by copies of the schema
   std::vector<std::uint32_t> stored_slots_;          // open addressing, see key_table_internal.hpp
   std::vector<std::uint32_t> native_slots_;
@@ -184,6 +189,11 @@ class SchemaBuilder {
                   std::uint32_t layer = k_no_layer, DType fixed = DType::bf16);
   StoredId stored(std::string_view key, const Shape& shape, DTypeRule rule = DTypeRule::weight,
                   std::uint32_t layer = k_no_layer, DType fixed = DType::bf16);
+  /// How a layout of ranks cuts the tensor; without it every rank holds it whole. Components sum to the axis.
+  void parallel(NativeId native, const ParallelRule& rule, std::uint32_t expert = k_no_id);
+  /// The native tensor stated last.
+  NativeId last_native() const { return static_cast<NativeId>(schema_.native_.size() - 1); }
+
   /// Marks a stored tensor as one that may be absent: its native elements then have `value_when_absent`.
   void optional(StoredId stored, std::string_view rule_when_absent, double value_when_absent = 0);
 

@@ -45,14 +45,6 @@ Interval shard_interval(std::uint64_t n, std::uint8_t axis, std::span<const Plac
 /// A rank's local tensor: one piece, or none where it is empty (the shape then has a 0).
 LocalTensor place(const Shape& shape, std::span<const Placement> placements, std::span<const MeshAxis> mesh);
 
-/// One component of a fused axis: q, k, v, gate, up, an in_proj part. `units` heads (or 1-row units) of `unit` rows
-/// each.
-struct FusedComponent {
-  std::uint64_t units = 0;
-  std::uint64_t unit = 1;
-  bool may_replicate = false;  ///< KV heads: with more ranks than units each unit is shared by parts / units ranks
-};
-
 /// TP cut of a fused axis: every component is cut by itself and the rank's tensor is the concatenation of its pieces.
 /// Component extents sum to the axis. Errors: ep_not_divisible is for experts; here chunk_not_representable where units
 /// do not divide, or ranks exceed units that may not be replicated.
