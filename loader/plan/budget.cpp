@@ -107,58 +107,87 @@ void Planner::place_in_arena() {
   plan_.traffic_.write_bytes = plan_.memory_.final_tensor_bytes;
 }
 
+/// `runs` gets those of the whole box.
+Planner::CodecCost Planner::codec_cost(const Move& move, const Box& whole, std::vector<codec::ByteRun>& runs) const {
+  const DType dtype = plan_.tensors_[move.tensor].dtype;
+  const codec::Codec& codec = *(*plan_.decodes_)[move.decode].codec;
+  CodecCost cost;
+  if (move.route != Route::materialized) {
+    Box tile = whole;
+    tile.length = tile_lengths(codec, whole, tile_elements_of(dtype));
+    runs.clear();
+    codec.byte_runs(tile, runs);
+    for (const codec::ByteRun& run : runs) {
+      (codec.components()[run.component].role == codec::Role::weight ? cost.encoded_bytes : cost.companion_bytes) +=
+          run.bytes;
+    }
+    cost.tile_bytes = *byte_count(tile.length, dtype);
+  }
+  runs.clear();
+  codec.byte_runs(whole, runs);
+  for (const codec::ByteRun& run : runs) cost.read_bytes += run.bytes;
+  return cost;
+}
+
 void Planner::measure_codec_moves() {
-  std::vector<std::uint64_t> read_of(plan_.decodes_.size(), 0);
+  // Equal codecs and equal boxes cost the same; layers and experts repeat them.
+  struct QuestionHash {
+    std::size_t operator()(const std::vector<std::uint64_t>& words) const { return hash_words(words); }
+  };
+  std::unordered_map<std::vector<std::uint64_t>, CodecCost, QuestionHash> known;
+  std::vector<std::uint64_t> question;
+  std::vector<std::uint32_t> takers(is_part_ ? plan_.decodes_->size() : 0, 0);
+  for (const Move& move : plan_.moves_) {
+    if (is_part_ && move.decode != k_no_id) ++takers[move.decode];
+  }
   std::vector<codec::ByteRun> runs;
   for (const Move& move : plan_.moves_) {
     if (move.action == Action::fill) continue;
-    const PlannedTensor& tensor = plan_.tensors_[move.tensor];
+    PlannedTensor& tensor = plan_.tensors_[move.tensor];
     const bool is_whole = move.route == Route::materialized;
-    if (move.action == Action::compare && move.decode == k_no_id) {
-      plan_.traffic_.compare_bytes += plan_.source_view(move).element_count() * bits_of(move.source_dtype) / 8;
-    }
+    const std::uint64_t taken = plan_.source_view(move).element_count() * bits_of(move.source_dtype) / 8;
+    if (move.action == Action::compare && move.decode == k_no_id) plan_.traffic_.compare_bytes += taken;
+    if (move.action == Action::write && move.decode == k_no_id) tensor.source_bytes += taken;
     if (is_whole) {
       std::uint64_t held = row(move.row).bytes;
       if (move.decode != k_no_id) {
-        const DecodeSource& source = plan_.decodes_[move.decode];
+        const DecodeSource& source = (*plan_.decodes_)[move.decode];
         held = *element_count(source.codec->natural_shape()) * bits_of(tensor.dtype) / 8;
         for (const Row at : source.rows) held += row(at).bytes;
       }
       whole_bytes_ = std::max(whole_bytes_, held);
     }
     if (move.decode == k_no_id) continue;
-    const DecodeSource& source = plan_.decodes_[move.decode];
+    const DecodeSource& source = (*plan_.decodes_)[move.decode];
     const codec::Codec& codec = *source.codec;
     const Box whole = is_whole ? codec.align(Box::whole(codec.natural_shape())) : aligned_box(plan_, move);
     if (whole.is_empty()) continue;
-    runs.clear();
-    codec.byte_runs(whole, runs);
-    for (const codec::ByteRun& run : runs) {
-      read_of[move.decode] += run.bytes;
-      if (is_part_) decode_bytes_.push_back({source.rows[run.component], run.offset, run.offset + run.bytes});
+    question.assign({basis_.codec_class[move.decode], static_cast<std::uint64_t>(tensor.dtype), is_whole ? 1u : 0u});
+    question.insert(question.end(), whole.start.begin(), whole.start.end());
+    question.insert(question.end(), whole.length.begin(), whole.length.end());
+    const bool is_shared = is_part_ && (takers[move.decode] > 1 || basis_.shares_rows[move.decode]);
+    const auto at = known.find(question);
+    const CodecCost cost = at != known.end() && !is_shared ? at->second : codec_cost(move, whole, runs);
+    if (at == known.end()) known.emplace(question, cost);
+    if (is_shared) {
+      for (const codec::ByteRun& run : runs)
+        decode_bytes_.push_back({source.rows[run.component], run.offset, run.offset + run.bytes});
+    } else {
+      decode_wanted_bytes_ += cost.read_bytes;
     }
-    if (is_whole) continue;
-    Box tile = whole;
-    tile.length = tile_lengths(codec, whole, tile_elements_of(tensor.dtype));
-    runs.clear();
-    codec.byte_runs(tile, runs);
-    std::uint64_t encoded = 0;
-    std::uint64_t companions = 0;
-    for (const codec::ByteRun& run : runs) {
-      (codec.components()[run.component].role == codec::Role::weight ? encoded : companions) += run.bytes;
-    }
-    decode_encoded_bytes_ = std::max(decode_encoded_bytes_, encoded);
-    decode_companion_bytes_ = std::max(decode_companion_bytes_, companions);
-    decode_tile_bytes_ = std::max(decode_tile_bytes_, *byte_count(tile.length, tensor.dtype));
+    if (move.action == Action::write) tensor.source_bytes += cost.read_bytes;
+    decode_read_bytes_ += cost.read_bytes;
+    decode_encoded_bytes_ = std::max(decode_encoded_bytes_, cost.encoded_bytes);
+    decode_companion_bytes_ = std::max(decode_companion_bytes_, cost.companion_bytes);
+    decode_tile_bytes_ = std::max(decode_tile_bytes_, cost.tile_bytes);
   }
-  for (const std::uint64_t bytes : read_of) decode_read_bytes_ += bytes;
 }
 
 /// Each byte once, however many moves take it.
 std::uint64_t Planner::wanted_by_decodes() {
   std::sort(decode_bytes_.begin(), decode_bytes_.end(),
             [](const RowBytes& a, const RowBytes& b) { return a.row != b.row ? a.row < b.row : a.begin < b.begin; });
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = decode_wanted_bytes_;
   Row row = k_no_row;
   std::uint64_t end = 0;
   for (const RowBytes& run : decode_bytes_) {
@@ -171,19 +200,9 @@ std::uint64_t Planner::wanted_by_decodes() {
 }
 
 std::uint64_t Planner::metadata_bytes() const {
-  const Schema& schema = schema_;
-  std::uint64_t bytes = plan_.tensors_.size() * (sizeof(PlannedTensor) + sizeof(std::uint32_t)) +
-                        plan_.moves_.size() * (sizeof(Move) + k_load_bytes_per_move) +
-                        plan_.entries_.size() * sizeof(ScatterEntry) + plan_.requests_.size() * sizeof(ReadRequest) +
-                        (plan_.layouts_.size() + schema.layouts().size()) * sizeof(Layout);
-  // Each key of the schema stands in its tables with a slot and at most one more.
-  bytes += schema.stored_tensors().size() * (sizeof(LogicalTensor) + sizeof(Row) + 8) +
-           schema.native_tensors().size() * (sizeof(NativeTensor) + sizeof(LeftOut) + 8) +
-           schema.bindings().size() * (sizeof(Binding) + sizeof(Action));
-  for (const LogicalTensor& tensor : schema.stored_tensors()) bytes += tensor.key.size();
-  for (const NativeTensor& tensor : schema.native_tensors()) bytes += tensor.key.size();
-  for (const StoredTensor& tensor : plan_.catalog_->tensors()) bytes += sizeof(StoredTensor) + 8 + tensor.key.size();
-  return bytes;
+  return basis_.metadata_bytes + plan_.tensors_.size() * (sizeof(PlannedTensor) + sizeof(std::uint32_t)) +
+         plan_.moves_.size() * (sizeof(Move) + k_load_bytes_per_move) + plan_.entries_.size() * sizeof(ScatterEntry) +
+         plan_.requests_.size() * sizeof(ReadRequest) + plan_.layouts_.size() * sizeof(Layout);
 }
 
 void Planner::state_memory(std::uint32_t threads) {
@@ -249,7 +268,7 @@ void Planner::fit_budget() {
     if (move.action == Action::fill) continue;
     if (move.decode != k_no_id) {
       if (is_part_) continue;
-      const DecodeSource& source = plan_.decodes_[move.decode];
+      const DecodeSource& source = (*plan_.decodes_)[move.decode];
       for (std::size_t c = 0; c < source.rows.size(); ++c) {
         if (is_counted[source.rows[c]] || source.codec->components()[c].role == codec::Role::unused) continue;
         is_counted[source.rows[c]] = true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank holds of each native tensor: the moves of its bindings clipped to its pieces, and the proof that they
 // fill them.
+#include <algorithm>
 #include <unordered_set>
 
 #include "loader/core/error.hpp"
@@ -10,78 +11,90 @@
 
 namespace weightproof::plan {
 
-/// The moves of one native tensor as a whole. They decide its dtype, which every rank then has, and are clipped.
-void Planner::take_moves(NativeId id) {
-  const NativeTensor& native = schema_.native_tensors()[id];
-  Gathered& gathered = gathered_[id];
-  gathered.first = static_cast<std::uint32_t>(gathered_moves_.size());
-  for (std::uint32_t i = first_binding_[id]; i < first_binding_[id + 1]; ++i) {
-    const Binding& binding = schema_.bindings()[binding_ids_[i]];
+/// False where the binding takes no part.
+bool Planner::take_binding(std::uint32_t id, Move& move) const {
+  const Binding& binding = schema_.bindings()[id];
+  move.action = plan_.proof_->actions[id];
+  if (move.action == Action::inactive) return false;
+  move.rule = binding.rule;
+  move.target_offset = binding.native_offset;
+  move.target_layout = binding.native_layout;
+  if (move.action == Action::fill) {
+    move.value = binding.value;
+    move.source_layout = binding.native_layout;
+    return true;
+  }
+  move.stored = binding.stored;
+  move.row = plan_.coverage_->row_of[binding.stored];
+  move.decode = basis_.decode_of.empty() ? k_no_id : basis_.decode_of[binding.stored];
+  move.source_offset = binding.stored_offset;
+  move.source_layout = binding.stored_layout;
+  move.source_dtype = basis_.source_dtype(binding.stored, move.row);
+  return true;
+}
+
+void Planner::take_moves(NativeId native) {
+  for (std::uint32_t i = basis_.first_binding[native]; i < basis_.first_binding[native + 1]; ++i) {
     Move move;
-    move.action = plan_.proof_.actions[binding_ids_[i]];
-    if (move.action == Action::inactive) continue;
-    move.rule = binding.rule;
-    move.target_offset = binding.native_offset;
-    move.target_layout = binding.native_layout;
-    if (move.action == Action::fill) {
-      move.value = binding.value;
-      move.source_layout = binding.native_layout;
-    } else {
-      move.stored = binding.stored;
-      move.row = plan_.coverage_.row_of[binding.stored];
-      move.decode = decode_of_.empty() ? k_no_id : decode_of_[binding.stored];
-      move.source_offset = binding.stored_offset;
-      move.source_layout = binding.stored_layout;
-      move.source_dtype = source_dtype(move);
-    }
-    gathered_moves_.push_back(move);
+    if (take_binding(basis_.binding_ids[i], move)) gathered_moves_.push_back(move);
   }
-  const std::span<const Move> moves = std::span(gathered_moves_).subspan(gathered.first);
-  gathered.dtype = target_dtype(native.dtype_rule, native.dtype, stored_dtype(moves));
-  if (!placement_.locals.empty() && !is_whole(placement_.locals[id], schema_.shape_of(native))) {
-    const LocalTensor& local = placement_.locals[id];
-    const std::vector<Move> all(moves.begin(), moves.end());
-    gathered_moves_.resize(gathered.first);
-    std::vector<ClippedBinding> parts;
-    for (const Move& move : all) {
+}
+
+/// Only bindings that meet a piece along the first axis are looked at: a rank with four of 256 experts does not walk
+/// over the others.
+void Planner::take_parts(NativeId native) {
+  const LocalTensor& local = placement_.locals[native];
+  const Shape& shape = schema_.shape_of(schema_.native_tensors()[native]);
+  const auto first = basis_.first_at.begin() + basis_.first_binding[native];
+  const auto first_end = basis_.first_at.begin() + basis_.first_binding[native + 1];
+  const auto last = basis_.last_at.begin() + basis_.first_binding[native];
+  const auto last_end = basis_.last_at.begin() + basis_.first_binding[native + 1];
+  std::vector<ClippedBinding> parts;
+  for (const LocalPiece& piece : local.pieces) {
+    const std::uint64_t begin = shape.rank() == 0 ? 0 : piece.global.start[0];
+    const std::uint64_t end = shape.rank() == 0 ? 1 : begin + piece.global.length[0];
+    std::uint32_t from = basis_.first_binding[native];
+    std::uint32_t to = basis_.first_binding[native + 1];
+    if (basis_.is_ascending[native]) {
+      to = from + static_cast<std::uint32_t>(std::lower_bound(first, first_end, end) - first);
+      from += static_cast<std::uint32_t>(std::lower_bound(last, last_end, begin) - last);
+    }
+    for (std::uint32_t i = from; i < to; ++i) {
+      Move move;
+      if (basis_.first_at[i] >= end || basis_.last_at[i] < begin || !take_binding(basis_.binding_ids[i], move))
+        continue;
       parts.clear();
+      const bool is_fill = move.action == Action::fill;
       const View target = plan_.target_view(move);
-      const View source = move.action == Action::fill ? target : plan_.source_view(move);
-      for (const LocalPiece& piece : local.pieces) {
-        clip_binding(source, target, schema_.shape_of(native), piece, local.shape, parts);
-      }
+      clip_binding(is_fill ? target : plan_.source_view(move), target, shape, piece, local.shape, parts);
       for (const ClippedBinding& part : parts) {
-        Move clipped = move;
-        clipped.target_offset = part.target.offset();
-        clipped.target_layout = intern(part.target.layout());
-        clipped.source_offset = move.action == Action::fill ? 0 : part.source.offset();
-        clipped.source_layout = move.action == Action::fill ? clipped.target_layout : intern(part.source.layout());
-        gathered_moves_.push_back(clipped);
+        move.target_offset = part.target.offset();
+        move.target_layout = intern(part.target.layout());
+        move.source_offset = is_fill ? 0 : part.source.offset();
+        move.source_layout = is_fill ? move.target_layout : intern(part.source.layout());
+        gathered_moves_.push_back(move);
       }
     }
   }
-  gathered.count = static_cast<std::uint32_t>(gathered_moves_.size()) - gathered.first;
 }
 
 void Planner::gather_moves() {
-  const std::span<const Binding> bindings = schema_.bindings();
   const std::size_t count = schema_.native_tensors().size();
-  first_binding_.assign(count + 1, 0);
-  for (const Binding& binding : bindings) ++first_binding_[binding.native + 1];
-  for (std::size_t i = 1; i < first_binding_.size(); ++i) first_binding_[i] += first_binding_[i - 1];
-  binding_ids_.resize(bindings.size());
-  std::vector<std::uint32_t> next(first_binding_.begin(), first_binding_.end() - 1);
-  for (std::uint32_t id = 0; id < bindings.size(); ++id) binding_ids_[next[bindings[id].native]++] = id;
   gathered_.assign(count, {});
-  gathered_moves_.reserve(bindings.size());
+  if (!is_part_) gathered_moves_.reserve(schema_.bindings().size());
   for (NativeId native = 0; native < count; ++native) {
-    if (plan_.proof_.left_out[native] != LeftOut::no) continue;
-    if (!placement_.locals.empty() &&
-        is_absent(placement_.locals[native], schema_.shape_of(schema_.native_tensors()[native]))) {
-      continue;
+    if (plan_.proof_->left_out[native] != LeftOut::no) continue;
+    const Shape& shape = schema_.shape_of(schema_.native_tensors()[native]);
+    if (!placement_.locals.empty() && is_absent(placement_.locals[native], shape)) continue;
+    Gathered& gathered = gathered_[native];
+    gathered.is_held = true;
+    gathered.first = static_cast<std::uint32_t>(gathered_moves_.size());
+    if (placement_.locals.empty() || is_whole(placement_.locals[native], shape)) {
+      take_moves(native);
+    } else {
+      take_parts(native);
     }
-    gathered_[native].is_held = true;
-    take_moves(native);
+    gathered.count = static_cast<std::uint32_t>(gathered_moves_.size()) - gathered.first;
   }
 }
 

@@ -24,8 +24,9 @@ bool same_move(const Plan& a, const Move& x, const Plan& b, const Move& y) {
 }
 
 bool same_tensor(const Plan& a, const PlannedTensor& x, const Plan& b, const PlannedTensor& y) {
-  return x.key == y.key && x.dtype == y.dtype && x.bytes == y.bytes && x.arena_offset == y.arena_offset &&
-         x.first_move == y.first_move && x.move_count == y.move_count && a.shape_of(x) == b.shape_of(y);
+  return x.key == y.key && x.dtype == y.dtype && x.bytes == y.bytes && x.source_bytes == y.source_bytes &&
+         x.arena_offset == y.arena_offset && x.first_move == y.first_move && x.move_count == y.move_count &&
+         a.shape_of(x) == b.shape_of(y);
 }
 
 }  // namespace

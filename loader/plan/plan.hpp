@@ -56,6 +56,7 @@ std::string_view to_string(Reason reason);
 struct PlannedTensor {
   std::string_view key;
   std::uint64_t bytes = 0;
+  std::uint64_t source_bytes = 0;  ///< stored bytes that fill it: of codecs codes and companions, no gaps
   std::uint64_t arena_offset = 0;
   std::uint32_t id = k_no_id;  ///< NativeId or StoredId by Plan::side(); k_no_id where passed through
   LayoutId shape = 0;          ///< Plan::layout(shape)
@@ -191,7 +192,7 @@ class Plan {
   std::span<const ScatterEntry> entries_of(const ReadRequest& request) const {
     return std::span(entries_).subspan(request.first_entry, request.entry_count);
   }
-  std::span<const DecodeSource> decodes() const { return decodes_; }
+  std::span<const DecodeSource> decodes() const { return *decodes_; }
   /// Positions of moves with Reason::decode, in the order of their weights in the files.
   std::span<const std::uint32_t> decode_order() const { return decode_order_; }
   /// Moves whose stored tensor is held whole, in the order of their files; not part of requests().
@@ -203,8 +204,8 @@ class Plan {
 
   const Schema& schema() const { return *schema_; }
   const Catalog& catalog() const { return *catalog_; }
-  const KeyCoverage& coverage() const { return coverage_; }
-  const Proof& proof() const { return proof_; }
+  const KeyCoverage& coverage() const { return *coverage_; }
+  const Proof& proof() const { return *proof_; }
   const Memory& memory() const { return memory_; }
   const Traffic& traffic() const { return traffic_; }
   std::span<const Considered> considered() const { return considered_; }
@@ -226,7 +227,8 @@ class Plan {
   std::vector<Move> moves_;
   std::vector<ReadRequest> requests_;
   std::vector<ScatterEntry> entries_;
-  std::vector<DecodeSource> decodes_;
+  // Shared by the plans of all ranks.
+  std::shared_ptr<const std::vector<DecodeSource>> decodes_;
   std::vector<std::uint32_t> decode_order_;
   std::vector<std::uint32_t> whole_order_;
   std::vector<std::uint32_t> tensor_of_;  // per NativeId or StoredId by side_: position + 1, 0 where not planned
@@ -234,8 +236,8 @@ class Plan {
   std::vector<Layout> layouts_;
   std::shared_ptr<const Schema> schema_;
   std::shared_ptr<const Catalog> catalog_;
-  KeyCoverage coverage_;
-  Proof proof_;
+  std::shared_ptr<const KeyCoverage> coverage_;
+  std::shared_ptr<const Proof> proof_;
   Memory memory_;
   Traffic traffic_;
   std::vector<Considered> considered_;

@@ -2,7 +2,6 @@
 #include "loader/plan/planner.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "loader/core/error.hpp"
 #include "loader/plan/clip.hpp"
@@ -14,78 +13,22 @@ namespace {
 /// Gaps that are read through where a rank holds parts: one for each range of what it holds, and no more.
 constexpr std::uint64_t k_part_gap_bytes_max = 4096;
 
-CoverageOptions with_decodes(const Request& request, const Schema& schema) {
-  CoverageOptions options = request.keys;
-  options.decoded.clear();
-  for (const DecodeSource& source : request.decodes) {
-    if (source.stored >= schema.stored_tensors().size() || source.codec == nullptr ||
-        source.rows.size() != source.codec->components().size()) {
-      throw Error(ErrorCode::internal, "a decode names no stored tensor, no codec, or not one row per component");
-    }
-    options.decoded.push_back({source.stored, source.codec->natural_shape(), source.rows});
-  }
-  return options;
-}
-
 }  // namespace
 
-std::shared_ptr<const Catalog> merge_sources(std::span<const Source> sources) {
-  if (sources.empty()) throw Error(ErrorCode::usage, "a plan needs at least one checkpoint");
-  if (sources.size() == 1) return sources[0].catalog;
-  CatalogBuilder builder;
-  std::size_t tensors = 0;
-  for (const Source& source : sources) tensors += source.catalog->size();
-  builder.reserve(tensors);
-  std::uint32_t first_file = 0;
-  for (const Source& source : sources) {
-    builder.keep_alive(source.catalog);
-    for (const std::string& file : source.catalog->files()) builder.add_file(source.name + "/" + file);
-    for (StoredTensor tensor : source.catalog->tensors()) {
-      tensor.file += first_file;
-      builder.add(tensor);
-    }
-    first_file += static_cast<std::uint32_t>(source.catalog->files().size());
-  }
-  return std::make_shared<const Catalog>(std::move(builder).finish());
-}
-
-Plan make_plan(std::shared_ptr<const Schema> schema, std::span<const Source> sources, const RankPlacement& placement,
-               const Request& request) {
-  return Planner(std::move(schema), sources, placement, request).make();
-}
-
-Planner::Planner(std::shared_ptr<const Schema> schema, std::span<const Source> sources, const RankPlacement& placement,
-                 const Request& request)
-    : schema_(*schema), placement_(placement), request_(request) {
-  plan_.schema_ = std::move(schema);
-  plan_.catalog_ = merge_sources(sources);
-  for (const Source& source : sources) plan_.sources_.push_back(source.name);
-  plan_.side_ = request.side;
-  plan_.probes_ = request.probes;
+Planner::Planner(const Basis& basis, const RankPlacement& placement)
+    : basis_(basis), schema_(*basis.schema), placement_(placement), request_(basis.request) {
+  plan_.schema_ = basis.schema;
+  plan_.catalog_ = basis.catalog;
+  plan_.sources_ = basis.sources;
+  plan_.coverage_ = basis.coverage;
+  plan_.proof_ = basis.proof;
+  plan_.decodes_ = basis.decodes;
+  plan_.side_ = request_.side;
+  plan_.probes_ = request_.probes;
   check_inputs();
 }
 
 void Planner::check_inputs() {
-  if (!plan_.catalog_->is_described()) {
-    ErrorFacts facts;
-    facts.hint = "give the weight files; with names alone only key coverage can be asked";
-    throw Error(ErrorCode::usage, "a plan needs the headers of the files, and this checkpoint is known by names alone",
-                std::move(facts));
-  }
-  for (const StoredTensor& tensor : plan_.catalog_->tensors()) {
-    const std::optional<std::uint64_t> bytes = byte_count(tensor.shape, tensor.dtype);
-    if (bytes && *bytes == tensor.bytes && tensor.begin <= UINT64_MAX / 2 && tensor.bytes <= UINT64_MAX / 2 &&
-        tensor.file < plan_.catalog_->files().size()) {
-      continue;
-    }
-    ErrorFacts facts;
-    facts.keys.emplace_back(tensor.key);
-    facts.expected = bytes ? std::to_string(*bytes) + " bytes" : "a shape whose bytes fit 64 bits";
-    facts.actual = std::to_string(tensor.bytes) + " bytes from offset " + std::to_string(tensor.begin);
-    throw Error(ErrorCode::tensor_invalid_info,
-                "tensor '" + facts.keys[0] + "' has " + facts.actual + "; shape and dtype ask for " + facts.expected,
-                std::move(facts));
-  }
   const std::vector<LocalTensor>& locals = placement_.locals;
   if (!locals.empty() && locals.size() != schema_.native_tensors().size()) {
     throw Error(ErrorCode::internal, "a placement states " + std::to_string(locals.size()) + " tensors of " +
@@ -127,19 +70,7 @@ std::string_view Planner::key_of(const Move& move) const {
 }
 
 Plan Planner::make() {
-  const CoverageOptions options = with_decodes(request_, schema_);
-  plan_.coverage_ = check_keys(schema_, *plan_.catalog_, options);
-  require_complete(schema_, *plan_.catalog_, plan_.coverage_);
-  plan_.proof_ = prove_schema(schema_, &plan_.coverage_);
-  if (!plan_.proof_.is_exact()) throw error_of(schema_, plan_.proof_.faults.front());
-
   plan_.layouts_ = std::vector<Layout>(schema_.layouts().begin(), schema_.layouts().end());
-  plan_.decodes_ = request_.decodes;
-  if (!plan_.decodes_.empty()) {
-    decode_of_.assign(schema_.stored_tensors().size(), k_no_id);
-    for (std::uint32_t i = 0; i < plan_.decodes_.size(); ++i) decode_of_[plan_.decodes_[i].stored] = i;
-  }
-  order_rows();
   add_tensors();
   if (is_part_) prove_locals();
   if (plan_.tensors_.empty() && !is_part_) {
@@ -167,19 +98,6 @@ Plan Planner::make() {
   return std::move(plan_);
 }
 
-void Planner::order_rows() {
-  const std::span<const StoredTensor> rows = plan_.catalog_->tensors();
-  const auto before = [&](const StoredTensor& a, const StoredTensor& b) {
-    return a.file != b.file ? a.file < b.file : a.begin < b.begin;
-  };
-  if (std::is_sorted(rows.begin(), rows.end(), before)) return;
-  row_order_.resize(rows.size());
-  std::iota(row_order_.begin(), row_order_.end(), Row{0});
-  std::stable_sort(row_order_.begin(), row_order_.end(), [&](Row a, Row b) { return before(rows[a], rows[b]); });
-  rank_of_.resize(rows.size());
-  for (std::uint32_t rank = 0; rank < row_order_.size(); ++rank) rank_of_[row_order_[rank]] = rank;
-}
-
 /// Tensors in the order in which their first bytes lie in the files; what comes from no file goes last.
 void Planner::add_tensors() {
   constexpr std::uint32_t k_none = UINT32_MAX;
@@ -200,11 +118,11 @@ void Planner::add_tensors() {
     }
   } else {
     for (StoredId id = 0; id < count; ++id) {
-      if (plan_.coverage_.row_of[id] != k_no_row) ranks[id] = rank_of(plan_.coverage_.row_of[id]);
+      if (plan_.coverage_->row_of[id] != k_no_row) ranks[id] = rank_of(plan_.coverage_->row_of[id]);
     }
   }
   std::vector<Row> passed;
-  for (const MatchedRows& pass : plan_.coverage_.passed_through) {
+  for (const MatchedRows& pass : plan_.coverage_->passed_through) {
     if (!placement_.has_passthrough) break;
     for (const Row at : pass.rows) {
       passed.push_back(at);
@@ -212,18 +130,28 @@ void Planner::add_tensors() {
     }
   }
 
-  std::vector<std::uint32_t> next(std::size_t{last} + 2, 0);
-  std::size_t tensors = 0;
-  for (const std::uint32_t rank : ranks) {
-    if (rank == k_none) continue;
-    ++next[rank + 1];
-    ++tensors;
+  std::vector<std::uint32_t> order;
+  if (is_part_) {
+    for (std::uint32_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i] != k_none) order.push_back(i);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return ranks[a] < ranks[b]; });
+  } else {
+    // By counting.
+    std::vector<std::uint32_t> next(std::size_t{last} + 2, 0);
+    std::size_t tensors = 0;
+    for (const std::uint32_t rank : ranks) {
+      if (rank == k_none) continue;
+      ++next[rank + 1];
+      ++tensors;
+    }
+    for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+    order.resize(tensors);
+    for (std::uint32_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i] != k_none) order[next[ranks[i]]++] = i;
+    }
   }
-  for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
-  std::vector<std::uint32_t> order(tensors);
-  for (std::uint32_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] != k_none) order[next[ranks[i]]++] = i;
-  }
+  const std::size_t tensors = order.size();
   plan_.tensors_.reserve(tensors);
   plan_.moves_.reserve(is_native ? gathered_moves_.size() + passed.size() : tensors);
   for (const std::uint32_t i : order) {
@@ -248,16 +176,16 @@ void Planner::add_hf_tensor(StoredId id) {
   Move move;
   move.tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
   move.stored = id;
-  move.row = plan_.coverage_.row_of[id];
-  move.decode = decode_of_.empty() ? k_no_id : decode_of_[id];
+  move.row = plan_.coverage_->row_of[id];
+  move.decode = basis_.decode_of.empty() ? k_no_id : basis_.decode_of[id];
   move.source_layout = move.target_layout = stored.shape;
-  move.source_dtype = source_dtype(move);
+  move.source_dtype = basis_.source_dtype(id, move.row);
   PlannedTensor tensor;
   tensor.key = stored.key;
   tensor.id = id;
   tensor.shape = stored.shape;
   tensor.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
-  tensor.dtype = target_dtype(stored.dtype_rule, stored.dtype, stored_dtype(std::span(&move, 1)));
+  tensor.dtype = basis_.target_dtype(stored.dtype_rule, stored.dtype, basis_.stored_dtype(std::span(&move, 1)));
   plan_.moves_.push_back(move);
   add_tensor(tensor);
 }
@@ -273,7 +201,7 @@ void Planner::add_native_tensor(NativeId id) {
     tensor.shape = intern(View::whole(placement_.locals[id].shape).layout());
   }
   tensor.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
-  tensor.dtype = gathered.dtype;
+  tensor.dtype = basis_.dtypes[id];
   for (std::uint32_t m = gathered.first; m < gathered.first + gathered.count; ++m) {
     plan_.moves_.push_back(gathered_moves_[m]);
     plan_.moves_.back().tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
@@ -304,20 +232,21 @@ void Planner::list_unread() {
     for (const Row at : rows) unread.bytes += row(at).bytes;
     plan_.unread_.push_back(std::move(unread));
   };
-  for (const MatchedRows& drop : plan_.coverage_.dropped) add(drop.pattern, drop.reason, drop.rows);
-  add("", "not selected", plan_.coverage_.excluded);
-  add("", "unexpected, allowed", plan_.coverage_.unexpected_allowed);
+  for (const MatchedRows& drop : plan_.coverage_->dropped) add(drop.pattern, drop.reason, drop.rows);
+  add("", "not selected", plan_.coverage_->excluded);
+  add("", "unexpected, allowed", plan_.coverage_->unexpected_allowed);
   // Rows of the model that feed only tensors which are left out, and parts of such rows.
   std::uint64_t accounted = plan_.traffic_.wanted_bytes;
   for (const Unread& unread : plan_.unread_) accounted += unread.bytes;
   if (accounted < plan_.catalog_->bytes()) {
-    std::vector<bool> taken(plan_.catalog_->size(), false);
+    std::vector<Row> taken;
     for (const Move& move : plan_.moves_) {
-      if (move.row != k_no_row) taken[move.row] = true;
+      if (move.stored != k_no_id) taken.push_back(move.row);
     }
-    std::uint64_t tensors = 0;
-    for (const Row at : plan_.coverage_.row_of) tensors += at != k_no_row && !taken[at] ? 1u : 0u;
-    const bool is_codec_rest = !plan_.decodes_.empty() && tensors == 0;
+    std::sort(taken.begin(), taken.end());
+    taken.erase(std::unique(taken.begin(), taken.end()), taken.end());
+    const std::uint64_t tensors = basis_.rows_asked - taken.size();
+    const bool is_codec_rest = !plan_.decodes_->empty() && tensors == 0;
     plan_.unread_.push_back({"",
                              is_part_        ? "held by other ranks"
                              : is_codec_rest ? "companions that decoding needs none of"

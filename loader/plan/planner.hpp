@@ -62,6 +62,27 @@ std::shared_ptr<const Catalog> merge_sources(std::span<const Source> sources);
 Plan make_plan(std::shared_ptr<const Schema> schema, std::span<const Source> sources, const RankPlacement& placement,
                const Request& request);
 
+struct Basis;
+
+/// What the plans of all ranks have in common, made once: keys judged, the mapping proved, rows in order. Then a rank's
+/// plan costs what the rank holds. Thread rule: immutable, shared freely.
+class PlanBasis {
+ public:
+  /// Errors as make_plan(), but for what hangs on the placement.
+  PlanBasis(std::shared_ptr<const Schema> schema, std::span<const Source> sources, const Request& request);
+  PlanBasis(PlanBasis&&) noexcept;
+  PlanBasis& operator=(PlanBasis&&) noexcept;
+  ~PlanBasis();
+
+  /// Equal to make_plan() with the same placement.
+  Plan plan(const RankPlacement& placement = {}) const;
+  const Schema& schema() const;
+  const Catalog& catalog() const;
+
+ private:
+  std::unique_ptr<const Basis> basis_;
+};
+
 /// The boxes of the decoded tensor that a decode move is cut into, one at a time: aligned to the codec's granule, in
 /// row-major order, covering the source view.
 struct DecodeGrid {

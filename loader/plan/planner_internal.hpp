@@ -15,10 +15,44 @@
 
 namespace weightproof::plan {
 
+/// What plans of several ranks share; made by basis.cpp.
+struct Basis {
+  std::shared_ptr<const Schema> schema;
+  std::shared_ptr<const Catalog> catalog;
+  std::vector<std::string> sources;
+  Request request;
+  std::shared_ptr<const KeyCoverage> coverage;
+  std::shared_ptr<const Proof> proof;
+  std::shared_ptr<const std::vector<DecodeSource>> decodes;
+  std::vector<std::uint32_t> decode_of;    // per StoredId, empty without decodes
+  std::vector<std::uint32_t> codec_class;  // per decode: equal ones take equal bytes for equal boxes
+  std::vector<bool> shares_rows;           // per decode: another one takes bytes of the same rows
+  // Rows by file and offset, and the reverse; empty where the catalog has that order already, as it mostly does. Rows
+  // are disjoint, so whatever is sorted by row rank is sorted by place, and counting does it in linear time.
+  std::vector<Row> row_order;
+  std::vector<std::uint32_t> rank_of;
+  // Bindings of each native tensor, and between which positions of its first axis each lies.
+  std::vector<std::uint32_t> first_binding;  // in binding_ids, one more at the end
+  std::vector<std::uint32_t> binding_ids;
+  std::vector<std::uint64_t> first_at;  // by position in binding_ids
+  std::vector<std::uint64_t> last_at;
+  std::vector<bool> is_ascending;  // per native tensor: both follow the order of its bindings
+  std::vector<DType> dtypes;       // per native tensor
+  std::uint64_t rows_asked = 0;
+  std::uint64_t metadata_bytes = 0;  // of schema and catalog
+
+  const StoredTensor& row(Row row) const { return catalog->tensors()[row]; }
+  DType source_dtype(StoredId stored, Row row) const;
+  std::optional<DType> stored_dtype(std::span<const Move> moves) const;
+  DType target_dtype(DTypeRule rule, DType fixed, std::optional<DType> stored) const;
+  void order_rows();
+  void group_bindings();
+  void class_codecs();
+};
+
 class Planner {
  public:
-  Planner(std::shared_ptr<const Schema> schema, std::span<const Source> sources, const RankPlacement& placement,
-          const Request& request);
+  Planner(const Basis& basis, const RankPlacement& placement);
   Plan make();
 
  private:
@@ -33,13 +67,12 @@ class Planner {
 
   // locals.cpp: what the rank holds.
   void gather_moves();
+  bool take_binding(std::uint32_t binding, Move& move) const;
   void take_moves(NativeId native);
+  void take_parts(NativeId native);
   void prove_locals() const;
 
   // routes.cpp: dtypes and routes.
-  std::optional<DType> stored_dtype(std::span<const Move> moves) const;
-  DType target_dtype(DTypeRule rule, DType fixed, std::optional<DType> stored) const;
-  DType source_dtype(const Move& move) const;
   void choose_routes();
   void choose_route(const PlannedTensor& tensor, Move& move) const;
   void weigh_routes();
@@ -52,6 +85,7 @@ class Planner {
     std::uint32_t move = 0;
   };
   void plan_reads(std::uint64_t read_bytes_max);
+  void plan_row(std::span<const std::uint32_t> moves, std::uint64_t read_bytes_max);
   void add_pieces(std::uint32_t move, std::uint64_t read_bytes_max);
   void coalesce(const Piece& piece, std::uint64_t read_bytes_max);
   void order_codec_moves();
@@ -63,13 +97,15 @@ class Planner {
   void fit_budget();
   std::uint64_t metadata_bytes() const;
 
-  void order_rows();
-  Row ranked(std::size_t rank) const { return row_order_.empty() ? static_cast<Row>(rank) : row_order_[rank]; }
-  std::uint32_t rank_of(Row row) const { return rank_of_.empty() ? row : rank_of_[row]; }
+  Row ranked(std::size_t rank) const {
+    return basis_.row_order.empty() ? static_cast<Row>(rank) : basis_.row_order[rank];
+  }
+  std::uint32_t rank_of(Row row) const { return basis_.rank_of.empty() ? row : basis_.rank_of[row]; }
   LayoutId intern(const Layout& layout);
   const StoredTensor& row(Row row) const { return plan_.catalog_->tensors()[row]; }
   std::string_view key_of(const Move& move) const;
 
+  const Basis& basis_;
   const Schema& schema_;
   const RankPlacement& placement_;
   const Request& request_;
@@ -77,14 +113,10 @@ class Planner {
   bool is_part_ = false;
   std::uint64_t gap_bytes_max_ = limits::read_gap_bytes_max;
   Plan plan_;
-  std::vector<std::uint32_t> decode_of_;      // per StoredId, empty without decodes
-  std::vector<std::uint32_t> first_binding_;  // of each native tensor in binding_ids_, one more at the end
-  std::vector<std::uint32_t> binding_ids_;
   // Moves of each native tensor that is planned, clipped to what the rank holds, and where they begin.
   struct Gathered {
     std::uint32_t first = 0;
     std::uint32_t count = 0;
-    DType dtype = DType::bf16;
     bool is_held = false;
   };
   std::vector<Move> gathered_moves_;
@@ -92,10 +124,6 @@ class Planner {
   std::vector<Piece> pieces_;       // of one row
   std::uint64_t taken_end_ = 0;     // of the file being coalesced, up to where bytes are taken already
   bool is_request_staged_ = false;  // the request being coalesced
-  // Rows by file and offset, and the reverse; empty where the catalog has that order already, as it mostly does. Rows
-  // are disjoint, so whatever is sorted by row rank is sorted by place, and counting does it in linear time.
-  std::vector<Row> row_order_;
-  std::vector<std::uint32_t> rank_of_;
   LayoutId last_layout_ = k_no_id;  // interned last by this planner
   struct LayoutHash {
     std::size_t operator()(const Layout& layout) const {
@@ -110,7 +138,16 @@ class Planner {
   std::uint64_t decode_tile_bytes_ = 0;
   std::uint64_t decode_companion_bytes_ = 0;
   std::uint64_t whole_bytes_ = 0;
-  // Bytes of stored tensors that codecs take, where the rank holds parts.
+  // What equal codecs take for equal boxes.
+  struct CodecCost {
+    std::uint64_t read_bytes = 0;  // of the whole box
+    std::uint64_t encoded_bytes = 0;
+    std::uint64_t companion_bytes = 0;  // of one tile
+    std::uint64_t tile_bytes = 0;
+  };
+  CodecCost codec_cost(const Move& move, const Box& whole, std::vector<codec::ByteRun>& runs) const;
+  std::uint64_t decode_wanted_bytes_ = 0;  // of decodes that one move takes
+  // Bytes of stored tensors that several moves or codecs take, where the rank holds parts.
   struct RowBytes {
     Row row = k_no_row;
     std::uint64_t begin = 0;

@@ -128,38 +128,57 @@ void Planner::coalesce(const Piece& piece, std::uint64_t read_bytes_max) {
   }
 }
 
+/// Requests of one row, whose moves are given in order.
+void Planner::plan_row(std::span<const std::uint32_t> moves, std::uint64_t read_bytes_max) {
+  pieces_.clear();
+  for (const std::uint32_t move : moves) add_pieces(move, read_bytes_max);
+  if (moves.size() > 1) {
+    std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
+      return a.offset != b.offset ? a.offset < b.offset : a.move < b.move;
+    });
+  }
+  for (const Piece& piece : pieces_) coalesce(piece, read_bytes_max);
+}
+
 void Planner::plan_reads(std::uint64_t read_bytes_max) {
   const auto is_read = [](const Move& move) {
     return move.action != Action::fill && move.decode == k_no_id && move.route != Route::materialized;
   };
-  // Moves of each row, by counting.
-  std::vector<std::uint32_t> first(plan_.catalog_->size() + 1, 0);
-  for (const Move& move : plan_.moves_) {
-    if (is_read(move)) ++first[move.row + 1];
-  }
-  for (std::size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
-  std::vector<std::uint32_t> moves(first.back());
-  std::vector<std::uint32_t> next(first.begin(), first.end() - 1);
-  for (std::uint32_t i = 0; i < plan_.moves_.size(); ++i) {
-    if (is_read(plan_.moves_[i])) moves[next[plan_.moves_[i].row]++] = i;
-  }
   plan_.requests_.clear();
   plan_.entries_.clear();
-  plan_.entries_.reserve(moves.size());
   Traffic& traffic = plan_.traffic_;
   traffic.read_bytes = traffic.wanted_bytes = 0;
   plan_.memory_.read_buffer_bytes = plan_.memory_.sink_bytes = 0;
   taken_end_ = 0;
-  for (std::size_t rank = 0; rank < plan_.catalog_->size(); ++rank) {
-    const Row at = ranked(rank);
-    pieces_.clear();
-    for (std::uint32_t m = first[at]; m < first[at + 1]; ++m) add_pieces(moves[m], read_bytes_max);
-    if (first[at + 1] - first[at] > 1) {
-      std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
-        return a.offset != b.offset ? a.offset < b.offset : a.move < b.move;
-      });
+  std::vector<std::uint32_t> moves;
+  if (is_part_) {
+    // Few rows of many: those that the rank takes of are sorted.
+    for (std::uint32_t i = 0; i < plan_.moves_.size(); ++i) {
+      if (is_read(plan_.moves_[i])) moves.push_back(i);
     }
-    for (const Piece& piece : pieces_) coalesce(piece, read_bytes_max);
+    const auto rank = [&](std::uint32_t move) { return rank_of(plan_.moves_[move].row); };
+    std::stable_sort(moves.begin(), moves.end(), [&](std::uint32_t a, std::uint32_t b) { return rank(a) < rank(b); });
+    for (std::size_t from = 0, to = 0; from < moves.size(); from = to) {
+      while (to < moves.size() && rank(moves[to]) == rank(moves[from])) ++to;
+      plan_row(std::span(moves).subspan(from, to - from), read_bytes_max);
+    }
+  } else {
+    // Moves of each row, by counting.
+    std::vector<std::uint32_t> first(plan_.catalog_->size() + 1, 0);
+    for (const Move& move : plan_.moves_) {
+      if (is_read(move)) ++first[move.row + 1];
+    }
+    for (std::size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
+    moves.resize(first.back());
+    std::vector<std::uint32_t> next(first.begin(), first.end() - 1);
+    for (std::uint32_t i = 0; i < plan_.moves_.size(); ++i) {
+      if (is_read(plan_.moves_[i])) moves[next[plan_.moves_[i].row]++] = i;
+    }
+    plan_.entries_.reserve(moves.size());
+    for (std::size_t rank = 0; rank < plan_.catalog_->size(); ++rank) {
+      const Row at = ranked(rank);
+      plan_row(std::span(moves).subspan(first[at], first[at + 1] - first[at]), read_bytes_max);
+    }
   }
   for (const ReadRequest& request : plan_.requests_) traffic.read_bytes += request.bytes;
   traffic.requests = plan_.requests_.size();
@@ -180,7 +199,7 @@ void Planner::order_codec_moves() {
     if (move.decode == k_no_id) {
       open(move.row);
     } else {
-      for (const Row at : plan_.decodes_[move.decode].rows) open(at);
+      for (const Row at : (*plan_.decodes_)[move.decode].rows) open(at);
     }
   }
   const auto by_file = [&](std::uint32_t a, std::uint32_t b) {

@@ -107,11 +107,12 @@ std::string_view to_string(Reason reason) {
   return k_names[static_cast<std::size_t>(reason)];
 }
 
-DType Planner::source_dtype(const Move& move) const {
-  return move.decode != k_no_id ? asked_dtype(request_.dtype, request_.decoded_dtype) : row(move.row).dtype;
+DType Basis::source_dtype(StoredId stored, Row at) const {
+  const bool is_decoded = !decode_of.empty() && decode_of[stored] != k_no_id;
+  return is_decoded ? asked_dtype(request.dtype, request.decoded_dtype) : row(at).dtype;
 }
 
-std::optional<DType> Planner::stored_dtype(std::span<const Move> moves) const {
+std::optional<DType> Basis::stored_dtype(std::span<const Move> moves) const {
   std::optional<DType> stored;
   for (const Move& move : moves) {
     if (move.action != Action::write) continue;
@@ -120,12 +121,12 @@ std::optional<DType> Planner::stored_dtype(std::span<const Move> moves) const {
   return stored;
 }
 
-DType Planner::target_dtype(DTypeRule rule, DType fixed, std::optional<DType> stored) const {
+DType Basis::target_dtype(DTypeRule rule, DType fixed, std::optional<DType> stored) const {
   if (rule == DTypeRule::fixed) return fixed;
-  const DType found = stored.value_or(asked_dtype(request_.dtype, request_.decoded_dtype));
+  const DType found = stored.value_or(asked_dtype(request.dtype, request.decoded_dtype));
   if (rule == DTypeRule::any || !is_ordinary_float(found)) return found;
-  if (request_.dtype == TargetDType::stored) return found;
-  return rule == DTypeRule::f32_state ? DType::f32 : asked_dtype(request_.dtype, found);
+  if (request.dtype == TargetDType::stored) return found;
+  return rule == DTypeRule::f32_state ? DType::f32 : asked_dtype(request.dtype, found);
 }
 
 void Planner::choose_route(const PlannedTensor& tensor, Move& move) const {
@@ -136,7 +137,8 @@ void Planner::choose_route(const PlannedTensor& tensor, Move& move) const {
   }
   if (move.decode != k_no_id) {
     move.source_dtype = tensor.dtype;
-    const bool is_box = box_of(plan_.source_view(move), plan_.decodes_[move.decode].codec->natural_shape()).has_value();
+    const bool is_box =
+        box_of(plan_.source_view(move), (*plan_.decodes_)[move.decode].codec->natural_shape()).has_value();
     move.route = is_box ? Route::bounded : Route::materialized;
     move.reason = is_box ? Reason::decode : Reason::no_box;
     return;
