@@ -71,5 +71,21 @@ install(FILES "${PROJECT_BINARY_DIR}/package/weightproof-config.cmake" "${PROJEC
 
 if(TARGET weightproof)
   install(TARGETS weightproof RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT runtime)
+  # The command writes its manual page and completions from its own table of options.
+  if(NOT CMAKE_CROSSCOMPILING)
+    set(weightproof_documents "")
+    foreach(row "man;weightproof.1;${CMAKE_INSTALL_MANDIR}/man1" "bash;weightproof;${CMAKE_INSTALL_DATADIR}/bash-completion/completions"
+        "zsh;_weightproof;${CMAKE_INSTALL_DATADIR}/zsh/site-functions" "fish;weightproof.fish;${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+      list(GET row 0 kind)
+      list(GET row 1 name)
+      list(GET row 2 folder)
+      set(file "${PROJECT_BINARY_DIR}/documents/${kind}/${name}")
+      file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/documents/${kind}")
+      add_custom_command(OUTPUT "${file}" COMMAND weightproof --generate ${kind} > "${file}" DEPENDS weightproof VERBATIM)
+      list(APPEND weightproof_documents "${file}")
+      install(FILES "${file}" DESTINATION "${folder}" COMPONENT runtime)
+    endforeach()
+    add_custom_target(weightproof_documents ALL DEPENDS ${weightproof_documents})
+  endif()
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT development)

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reports/json.hpp"
 #include "suites/cli/console.hpp"
@@ -23,7 +24,15 @@ void write_text_file(const std::filesystem::path& path, std::string_view text);
 /// Creates the directory and what lies above it. Throws Error(io_error).
 void make_directory(const std::filesystem::path& path);
 
-/// Every rendering of a report that this version knows, written into `directory`.
-void write_report_files(const reports::Report& report, const std::filesystem::path& directory);
+/// A report as --json or as text for people, as the console is set.
+void print_report(const reports::Report& report, const std::string& directory, Console& console);
+
+/// The five documents of a report, written into `directory`, and what --format asks for besides.
+void write_report_files(const reports::Report& report, const std::filesystem::path& directory,
+                        const std::vector<std::string>& formats = {});
+
+/// One rendering by the name that --format has for it, and the file it is written to. Precondition: a known name.
+std::string rendered(const reports::Report& report, std::string_view format);
+std::string_view file_of_format(std::string_view format);
 
 }  // namespace weightproof::suites::cli

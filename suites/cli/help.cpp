@@ -90,6 +90,7 @@ std::string help_text() {
   out += "\nOptions:\n";
   out += row("-h, --help", "this text; after a verb, the help of that verb", 12);
   out += row("    --version", "the version", 16);
+  out += row("    --generate KIND", "man page or completions: man, bash, zsh, fish", 20);
   out +=
       "\nExit status: 0 done and no check failed, 1 a check failed, 2 usage, 3 it could not be done.\n"
       "Every option can be given as an environment variable too: --keys-only is WEIGHTPROOF_KEYS_ONLY=1.\n";

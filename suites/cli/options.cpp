@@ -48,6 +48,16 @@ std::string joined(std::span<const std::string_view> parts, std::string_view sep
   return out;
 }
 
+void check_choice(const OptionSpec& option, std::string_view value, const std::string& shown_name) {
+  const auto choices = choices_of(option);
+  if (std::find(choices.begin(), choices.end(), value) != choices.end()) {
+    return;
+  }
+  const std::string_view near = nearest(value, choices);
+  usage_error(shown_name + " cannot be '" + printable(value) + "'",
+              near.empty() ? "it can be one of " + joined(choices, ", ") : "did you mean " + std::string(near) + "?");
+}
+
 void check_value(const OptionSpec& option, const std::string& value, const std::string& shown_name) {
   switch (option.kind) {
     case OptionKind::count:
@@ -67,18 +77,14 @@ void check_value(const OptionSpec& option, const std::string& value, const std::
                     "sizes are written 4096, 64MiB or 5GB");
       }
       return;
-    case OptionKind::choice: {
-      const auto choices = split(option.value, '|');
-      for (const std::string_view choice : choices) {
-        if (choice == value) {
-          return;
-        }
+    case OptionKind::choice:
+      check_choice(option, value, shown_name);
+      return;
+    case OptionKind::choices:
+      for (const std::string_view word : split(value, ',')) {
+        check_choice(option, word, shown_name);
       }
-      const std::string_view near = nearest(value, choices);
-      usage_error(
-          shown_name + " cannot be '" + printable(value) + "'",
-          near.empty() ? "it can be one of " + joined(choices, ", ") : "did you mean " + std::string(near) + "?");
-    }
+      return;
     case OptionKind::text:
     case OptionKind::texts:
     case OptionKind::path:
@@ -161,6 +167,30 @@ std::vector<const OptionSpec*> options_of(std::string_view verb) {
     }
   }
   return found;
+}
+
+std::vector<std::string_view> choices_of(const OptionSpec& option) {
+  const bool has_choices = option.kind == OptionKind::choice || option.kind == OptionKind::choices;
+  return has_choices ? split(option.value, '|') : std::vector<std::string_view>();
+}
+
+std::vector<std::string> Arguments::choices(std::string_view option) const {
+  std::vector<std::string> out;
+  for (const OptionSpec& row : k_options) {
+    if (row.name != option || !out.empty()) {
+      continue;
+    }
+    for (const std::string_view choice : choices_of(row)) {
+      const bool is_given = std::any_of(texts(option).begin(), texts(option).end(), [choice](const std::string& value) {
+        const auto words = split(value, ',');
+        return std::find(words.begin(), words.end(), choice) != words.end();
+      });
+      if (is_given) {
+        out.emplace_back(choice);
+      }
+    }
+  }
+  return out;
 }
 
 std::string Arguments::text(std::string_view option, std::string_view otherwise) const {
@@ -248,7 +278,8 @@ Arguments parse_arguments(std::string_view verb, std::span<const std::string> wo
     const OptionSpec& option = *options[i];
     const std::string name(option.name);
     if (rows[i]->count() > 0) {
-      if (option.kind != OptionKind::flag && option.kind != OptionKind::texts && values[i].size() > 1) {
+      if (option.kind != OptionKind::flag && option.kind != OptionKind::texts && option.kind != OptionKind::choices &&
+          values[i].size() > 1) {
         usage_error(name + " is given " + std::to_string(values[i].size()) + " times", "give it once");
       }
       for (const std::string& value : values[i]) {

@@ -12,7 +12,8 @@
 
 namespace weightproof::suites::cli {
 
-enum class OptionKind : std::uint8_t { flag, text, texts, count, number, bytes, path, choice };
+/// `choices` takes a list separated by commas and may be repeated.
+enum class OptionKind : std::uint8_t { flag, text, texts, count, number, bytes, path, choice, choices };
 
 struct OptionSpec {
   std::string_view name;  ///< "--keys-only"
@@ -30,6 +31,8 @@ struct OptionSpec {
 
 std::span<const OptionSpec> all_options();
 std::vector<const OptionSpec*> options_of(std::string_view verb);
+/// The words that an option can be; empty where any value does.
+std::vector<std::string_view> choices_of(const OptionSpec& option);
 
 /// What the command line and the environment gave, checked against the table. Immutable after parsing.
 class Arguments {
@@ -38,6 +41,8 @@ class Arguments {
   bool flag(std::string_view option) const { return has(option); }
   std::string text(std::string_view option, std::string_view otherwise = {}) const;
   const std::vector<std::string>& texts(std::string_view option) const;
+  /// The single words of an option of kind `choices`, each once, in the order of its table row.
+  std::vector<std::string> choices(std::string_view option) const;
   std::optional<std::uint64_t> count(std::string_view option) const;
   std::optional<std::uint64_t> bytes(std::string_view option) const;
   std::optional<double> number(std::string_view option) const;

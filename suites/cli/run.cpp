@@ -2,14 +2,18 @@
 #include <array>
 #include <csignal>
 #include <exception>
+#include <limits>
 #include <new>
 
 #include "loader/core/error.hpp"
+#include "suites/cli/documents.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
 namespace {
+
+constexpr std::size_t k_any_number = std::numeric_limits<std::size_t>::max();
 
 constexpr std::array k_verbs = {
     VerbSpec{"inspect", "CHECKPOINT", "what is in a checkpoint: family, dtypes, files, problems",
@@ -78,9 +82,18 @@ constexpr std::array k_verbs = {
     VerbSpec{"doctor", "", "what this machine offers: CPU, memory, GPU, file system",
              "Says what weightproof found and what it will therefore do, for bug reports and for surprises in timings.",
              "weightproof doctor\nweightproof doctor --json", 0, 0, &run_doctor},
-    VerbSpec{"report", "REPORT.json --out DIR", "render a report again from its report.json",
-             "Reads a report.json written by --report and writes the other documents beside each other.",
-             "weightproof report report/report.json --out pages", 1, 1, &run_report},
+    VerbSpec{"report", "[compare | merge | trend] REPORT.json...", "render reports again, compare, merge, follow them",
+             "Reads report.json files that --report wrote. Alone, one is rendered again: into --out, or as the one "
+             "--format to stdout. `compare BASE HEAD` says what is new, fixed, still failing and changed though it "
+             "passes; status 1 where something new fails or a counter grew past --tolerance; times never count. "
+             "`merge` makes one report of shards, ranks or fixture runs, with its own verdict as status. `trend DIR` "
+             "follows the reports of a folder, oldest first.",
+             "weightproof report report/report.json --out pages\n"
+             "weightproof report report/report.json --format github  # annotations of a pull request\n"
+             "weightproof report compare base/report.json report/report.json --out pages  # for CI\n"
+             "weightproof report merge rank-0/report.json rank-1/report.json --out merged\n"
+             "weightproof report trend reports",
+             1, k_any_number, &run_report},
     VerbSpec{"adapters", "list | show FAMILY", "the model families, and one family's mapping as a table",
              "`show` prints which stored tensor fills which part of which native tensor. Sizes come from --config, or "
              "from a small built-in configuration.",
@@ -117,6 +130,16 @@ int run_words(std::span<const std::string> words, Console& console, std::string_
     const VerbSpec* verb = words.size() > 1 ? find_verb(words[1]) : nullptr;
     console.out(verb == nullptr ? help_text() : help_text(*verb, true));
     return k_exit_done;
+  }
+  if (first == "--generate") {
+    const std::string_view kind = words.size() == 2 ? std::string_view(words[1]) : std::string_view();
+    for (const GeneratedDocument& document : generated_documents()) {
+      if (document.name == kind) {
+        console.out(document.make());
+        return k_exit_done;
+      }
+    }
+    throw usage("--generate wants one word", "it can be man, bash, zsh or fish");
   }
   const VerbSpec* verb = find_verb(first);
   if (verb == nullptr) {

@@ -2,7 +2,6 @@
 // verify: judge a checkpoint and write the report.
 #include "suites/verify/verify.hpp"
 
-#include "reports/emit.hpp"
 #include "suites/cli/common.hpp"
 #include "suites/cli/verbs.hpp"
 
@@ -11,24 +10,22 @@ namespace weightproof::suites::cli {
 int run_verify(const Arguments& arguments, Console& console) {
   const VerifyOptions options = verify_options(arguments, console);
   const std::string directory = arguments.text("--report");
+  const std::vector<std::string> formats = arguments.choices("--format");
+  if (!formats.empty() && directory.empty()) {
+    ErrorFacts facts;
+    facts.hint = "give --report DIR too, where " + std::string(file_of_format(formats.front())) + " then lies";
+    throw Error(ErrorCode::usage, "--format wants a directory to write to", facts);
+  }
   if (!directory.empty()) {
     make_directory(directory);  // before the work, not after it
   }
-  const reports::Report report = verify(arguments.positionals().front(), options);
+  reports::Report report = verify(arguments.positionals().front(), options);
+  report.run.commit = arguments.text("--commit");
   console.end_progress();
   if (!directory.empty()) {
-    write_report_files(report, directory);
+    write_report_files(report, directory, formats);
   }
-  if (console.is_json()) {
-    console.out(reports::emit_json(report));
-  } else {
-    reports::TextOptions text;
-    text.color = console.has_color();
-    text.width = static_cast<int>(console.width());
-    text.quiet = console.is_quiet();
-    text.report_dir = directory;
-    console.out(reports::emit_text(report, text));
-  }
+  print_report(report, directory, console);
   return reports::exit_status(report);
 }
 

@@ -95,6 +95,11 @@ TEST(Cli, UsageErrorsAreTwoAndNameTheRemedy) {
       {{"explain", "keys.mising"}, "did you mean keys.missing?"},
       {{"adapters", "show", "lama"}, "llama"},
       {{"adapters", "frob"}, "weightproof adapters list"},
+      {{"report", "compare", "x"}, "weightproof report compare BASE/report.json HEAD/report.json"},
+      {{"report", "frob", "x"}, "with compare, merge or trend before the paths"},
+      {{"verify", "x", "--report", "r", "--format", "githb"}, "did you mean github?"},
+      {{"verify", "x", "--format", "github"}, "give --report DIR too"},
+      {{"--generate", "pdf"}, "it can be man, bash, zsh or fish"},
   };
   for (const UsageCase& usage : cases) {
     const ProcessResult result = run_tool(usage.words);
