@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // diff: two checkpoints, decoded, tensor by tensor.
 #include <algorithm>
+#include <optional>
 
 #include "suites/cli/checkpoints.hpp"
+#include "suites/cli/common.hpp"
 #include "suites/cli/verbs.hpp"
+#include "suites/explanations/states.hpp"
 #include "suites/state/compare.hpp"
 #include "suites/support/json_writer.hpp"
 #include "suites/support/text.hpp"
+#include "suites/verify/machine.hpp"
+#include "suites/verify/tensor_table.hpp"
 
 namespace weightproof::suites::cli {
 namespace {
@@ -149,6 +154,34 @@ void write_text(const StateDifference& difference, Console& console) {
   }
 }
 
+// The comparison as a report: the second checkpoint is judged, the first is what it is judged by.
+void write_report(const StateDifference& difference, const std::vector<Explanation>& explanations,
+                  const OpenedCheckpoint& judged, const Arguments& arguments) {
+  reports::Report report = report_of(difference, explanations);
+  report.checkpoint.path = judged.checkpoint.display_path;
+  report.checkpoint.format = "safetensors, " + std::string(to_string(judged.checkpoint.kind));
+  report.checkpoint.family = judged.detection.family == nullptr ? "identity" : judged.detection.family->name;
+  report.checkpoint.files = judged.checkpoint.shards.size();
+  report.checkpoint.tensors = judged.checkpoint.catalog.size();
+  report.checkpoint.bytes = judged.checkpoint.catalog.bytes();
+  report.checkpoint.quantization = judged.detection.quantization;
+  for (const StoredTensor& row : judged.checkpoint.catalog.tensors()) {
+    ++report.checkpoint.dtypes[std::string(name_of(row.dtype))];
+  }
+  report.run.tool = "weightproof " WEIGHTPROOF_VERSION;
+  report.run.title = "diff";
+  report.run.command = report.run.command_base = arguments.command();
+  report.run.commit = arguments.text("--commit");
+  report.run.start = utc_now();
+  for (reports::Finding& finding : report.findings) {
+    finding.reproduce = arguments.command();
+  }
+  add_tensor_table(judged.checkpoint.catalog, report);
+  reports::finish(report);
+  reports::fold_findings(report);
+  write_report_files(report, arguments.text("--report"), arguments.choices("--format"));
+}
+
 }  // namespace
 
 int run_diff(const Arguments& arguments, Console& console) {
@@ -160,10 +193,30 @@ int run_diff(const Arguments& arguments, Console& console) {
   const OpenedCheckpoint b(arguments.positionals()[1], arguments);
   const auto left = a.decode(arguments);
   const auto right = b.decode(arguments);
-  const StateDifference difference = compare_states(
+  std::optional<OpenedCheckpoint> older;
+  std::unique_ptr<DecodedState> earlier;
+  if (arguments.has("--earlier")) {
+    older.emplace(arguments.text("--earlier"), arguments);
+    earlier = older->decode(arguments);
+  }
+  const std::string directory = arguments.text("--report");
+  const std::vector<std::string> formats = arguments.choices("--format");
+  if (!formats.empty() && directory.empty()) {
+    ErrorFacts facts;
+    facts.hint = "give --report DIR too";
+    throw Error(ErrorCode::usage, "--format wants a directory to write to", std::move(facts));
+  }
+  if (!directory.empty()) {
+    make_directory(directory);  // before the work, not after it
+  }
+  StateDifference difference = compare_states(
       *left, *right, tolerance, asked_threads(arguments),
       [&console](std::uint64_t done, std::uint64_t total) { console.progress("comparing", done, total); });
   console.end_progress();
+  const std::vector<Explanation> explanations = explain_difference(*left, *right, earlier.get(), difference);
+  if (!directory.empty()) {
+    write_report(difference, explanations, b, arguments);
+  }
   if (console.is_json()) {
     write_json(difference, tolerance, console);
   } else {

@@ -14,6 +14,7 @@
 #include "loader/measure/cache.hpp"
 #include "loader/plan/coverage.hpp"
 #include "loader/storage/checkpoint.hpp"
+#include "reports/finding.hpp"
 #include "suites/verify/loads.hpp"
 #include "suites/verify/perturbation.hpp"
 #include "suites/verify/quantization.hpp"
@@ -64,6 +65,8 @@ class Context {
   bool has_schema_shapes = true;
   /// Made by the checks that execute a load.
   ExecutedLoadsPointer loads;
+  /// What checks have to say of single tensors beyond their records; they go into the report as they are.
+  std::vector<reports::Finding> findings;
   /// Files without a sound header, or absent, with the check that says so.
   std::vector<FileFault> faults;
 
