@@ -131,9 +131,10 @@ int run_explain(const Arguments& arguments, Console& console) {
   }
   if (const ErrorPage* page = find_error_page(asked)) {
     const ErrorCode code = *error_code_from_string(page->code);
-    const std::array sections = {Section{"what_it_means", page->meaning}, Section{"how_to_mend_it", page->remedy},
-                                 Section{"class", to_string(class_of(code))},
-                                 Section{"format_name", format_name_of(code)}, Section{"reported_by", check_of(code)}};
+    const std::array sections = {
+        Section{"what_it_means", page->meaning},      Section{"example", page->example},
+        Section{"how_to_mend_it", page->remedy},      Section{"class", to_string(class_of(code))},
+        Section{"format_name", format_name_of(code)}, Section{"reported_by", check_of(code)}};
     write_page(console, page->code, "error code", sections);
     return k_exit_done;
   }

@@ -75,6 +75,15 @@ constexpr std::array k_verbs = {
              "weightproof fixture --break FAULT --out broken  # a checkpoint with one fault",
              0, 1, &run_fixture},
     VerbSpec{
+        "selftest", "", "the checks against planted faults: kill table, survivors, false alarms",
+        "Plants every known mutant, one at a time, in the loader, in the reference and in files, and asks whether a "
+        "check fails and names the right tensor. Then verifies sound fixtures of every family, and real files "
+        "where --data says they are. The status is 1 where a mutant survives or a sound input raises an alarm.",
+        "weightproof selftest\n"
+        "weightproof selftest --kind file --report report  # faults of files alone, with pages to read\n"
+        "weightproof selftest --only 'execution.*llama*'",
+        0, 0, &run_selftest},
+    VerbSpec{
         "explain", "[ID]", "what a check or an error code means and how to mend it",
         "Without ID all checks and codes are listed.",
         "weightproof explain keys.missing\nweightproof explain SHARD_MISSING\nweightproof explain  # list them all", 0,

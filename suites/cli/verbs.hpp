@@ -41,6 +41,7 @@ int run_load(const Arguments& arguments, Console& console);
 int run_plan(const Arguments& arguments, Console& console);
 int run_export(const Arguments& arguments, Console& console);
 int run_diff(const Arguments& arguments, Console& console);
+int run_selftest(const Arguments& arguments, Console& console);
 int run_manifest(const Arguments& arguments, Console& console);
 
 /// The program: `words` without the program's name. Never throws.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "suites/mutants/file_internal.hpp"
 #include "suites/verify/verify.hpp"
 
 namespace weightproof::suites {
@@ -65,6 +66,9 @@ const FixtureShelf::Item& FixtureShelf::get(const fixtures::GenerateOptions& opt
 }
 
 Fate run_mutant(const Mutant& mutant, FixtureShelf& shelf, unsigned threads) {
+  if (!mutant.fixture.corrupt.empty()) {
+    return run_file_mutant(mutant, shelf, threads);
+  }
   const FixtureShelf::Item& item = shelf.get(mutant.fixture);
   VerifyOptions options;
   options.threads = threads;
@@ -103,7 +107,7 @@ Fate run_mutant(const Mutant& mutant, FixtureShelf& shelf, unsigned threads) {
 
 std::span<const MutantList> mutant_lists() {
   static constexpr std::array k_lists = {MutantList{"execution", &execution_mutants},
-                                         MutantList{"resource", &resource_mutants}};
+                                         MutantList{"resource", &resource_mutants}, MutantList{"file", &file_mutants}};
   return k_lists;
 }
 

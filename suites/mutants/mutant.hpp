@@ -74,5 +74,7 @@ std::span<const MutantList> mutant_lists();
 std::vector<Mutant> execution_mutants();
 /// Loads that take more than their plan says.
 std::vector<Mutant> resource_mutants();
+/// Faults of files: every corruption operator of the fixtures.
+std::vector<Mutant> file_mutants();
 
 }  // namespace weightproof::suites
