@@ -19,7 +19,7 @@ constexpr std::array k_check_pages = {
 };
 
 constexpr std::array k_error_pages = {
-#define X(code, meaning, remedy) ErrorPage{code, meaning, remedy},
+#define X(code, meaning, example, remedy) ErrorPage{code, meaning, example, remedy},
 #include "suites/explain/errors.def"
 #undef X
 };

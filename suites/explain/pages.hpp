@@ -18,6 +18,7 @@ struct CheckPage {
 struct ErrorPage {
   std::string_view code;
   std::string_view meaning;
+  std::string_view example;  ///< an input that leads to it
   std::string_view remedy;
 };
 

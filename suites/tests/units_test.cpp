@@ -126,8 +126,10 @@ TEST(Explain, EveryErrorCodeHasOnePage) {
   for (const ErrorPage& page : error_pages()) {
     EXPECT_TRUE(seen.insert(page.code).second) << page.code << " twice";
     EXPECT_TRUE(error_code_from_string(page.code)) << page.code;
-    EXPECT_EQ(page.meaning.back(), '.') << page.code;
-    EXPECT_EQ(page.remedy.back(), '.') << page.code;
+    for (const std::string_view text : {page.meaning, page.example, page.remedy}) {
+      EXPECT_GE(text.size(), 12U) << page.code;
+      EXPECT_EQ(text.back(), '.') << page.code << ": " << text;
+    }
   }
   for (const std::string_view code : {
 #define X(name, code, error_class, class_name, check) std::string_view(code),
