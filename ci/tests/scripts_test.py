@@ -50,7 +50,7 @@ class Scripts(unittest.TestCase):
         return self.calls.read_text().splitlines() if self.calls.exists() else []
 
     def test_help(self):
-        for name in ("setup", "verify", "test", "sanitize", "lint", "bare.sh"):
+        for name in ("setup", "verify", "test", "sanitize", "lint", "bare.sh", "gate", "gpu.sh"):
             for word in ("-h", "--help"):
                 with self.subTest(name=name):
                     status, out, error = self.run_script(name, word)
@@ -61,6 +61,10 @@ class Scripts(unittest.TestCase):
         self.assertEqual(self.run_script("verify", "x", "--report")[0], 2)
         self.assertEqual(self.run_script("setup", "--nonsense")[0], 2)
         self.assertEqual(self.run_script("lint", "--nonsense")[0], 2)
+        self.assertEqual(self.run_script("gate")[0], 2)
+        self.assertEqual(self.run_script("gate", "--base")[0], 2)
+        self.assertEqual(self.run_script("gate", "--verb", "nonsense", "x")[0], 2)
+        self.assertEqual(self.run_script("gpu.sh", "--nonsense")[0], 2)
 
     def test_nothing_missing(self):
         status, _, error = self.run_script("setup", missing=[])
@@ -91,6 +95,117 @@ class Scripts(unittest.TestCase):
         status, _, error = self.run_script("setup", missing=MISSING, APT_STATUS="100")
         self.assertEqual(status, 3)
         self.assertIn("apt-get update && apt-get install", error)
+
+    def test_gpu_is_required(self):
+        """Without a device nothing is built: the tools that would tell of one are not on the path."""
+        tools = self.folder / "few"
+        tools.mkdir()
+        for name in ("bash", "dirname", "mkdir", "sed", "head", "nproc", "awk", "cat"):
+            (tools / name).symlink_to(f"/usr/bin/{name}")
+        done = subprocess.run([tools / "bash", CI / "gpu.sh", "--require-gpu"], cwd=self.folder, env={"PATH": str(tools)},
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # fmt: skip
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("no GPU answers nvidia-smi", done.stderr)
+
+    def run_gpu(self, ctest_status, bench_status, *words):
+        """gpu.sh with a build, a ctest and a benchmark that are small programs, and a device that is one."""
+        build, tools = self.folder / "build", self.fakes([])
+        (build / "bin").mkdir(parents=True, exist_ok=True)
+        (build / "build.ninja").write_text("")
+        (build / "CMakeCache.txt").write_text("")
+        junit = """<testsuite><testcase name="A.Passes"/><testcase name="A.IsSkipped"><skipped/><system-out>a_test.cpp:3: Skipped
+no CUDA device answers
+
+</system-out></testcase>FAILED</testsuite>""".replace("FAILED", '<testcase name="A.Fails"><failure/></testcase>' if ctest_status else "")
+        programs = {
+            tools / "nvidia-smi": 'echo "Some GPU, 580.1, 100 MiB"',
+            tools / "nvcc": 'echo "release 13.0, V13.0.88"',
+            tools / "cmake": 'echo "cmake $*" >> "$CALLS"',
+            tools / "ctest": f"""echo "ctest $*" >> "$CALLS"
+while [ $# -gt 0 ]; do if [ "$1" = --output-junit ]; then cat > "$2" <<'X'
+{junit}
+X
+fi; shift; done; exit {ctest_status}""",
+            build / "bin/device_bench": f"echo 12 GB/s; exit {bench_status}",
+        }
+        for path, body in programs.items():
+            path.write_text(f"#!/bin/sh\n{body}\n")
+            path.chmod(0o755)
+        status, out, error = self.run_script("gpu.sh", "--require-gpu", "--report", "out", *words, missing=[], WEIGHTPROOF_BUILD_DIR=str(build))
+        summary = self.folder / "out/summary.md"
+        return status, summary.read_text() if summary.exists() else out + error
+
+    def test_gpu_reports(self):
+        status, summary = self.run_gpu(0, 0)
+        self.assertEqual(status, 0, summary)
+        for text in ("Device: Some GPU, 580.1, 100 MiB. CUDA toolkit: 13.0.", "1 passed, 0 failed, 1 skipped.",
+                     "skipped, no CUDA device answers: 1 (`A.IsSkipped`)", "== device_bench", "12 GB/s"):  # fmt: skip
+            self.assertIn(text, summary)
+        self.assertTrue(any("-L cuda" in call for call in self.called()), self.called())
+
+    def test_gpu_failures_are_told(self):
+        status, summary = self.run_gpu(8, 0, "--no-bench")
+        self.assertEqual(status, 1, summary)
+        self.assertIn("- failed: `A.Fails`", summary)
+        self.assertIn("none were run", summary)
+        status, summary = self.run_gpu(0, 3)
+        self.assertEqual(status, 1, summary)
+        self.assertIn("(ended with status 3)", summary)
+
+    def fake_tool(self, verify, compare=0):
+        """A weightproof that writes down how it was called, writes a report and ends as it is told."""
+        tool = self.folder / "weightproof"
+        tool.write_text(f"""#!/bin/bash
+echo "$*" >> "$CALLS"
+out=""; previous=""
+for word in "$@"; do
+  if [[ "$previous" == --report || "$previous" == --out ]]; then out="$word"; fi
+  previous="$word"
+done
+mkdir -p "$out"
+for file in report.json annotations.txt summary.md; do echo "$1 $file" > "$out/$file"; done
+if [[ "$1" == report ]]; then exit {compare}; fi
+exit {verify}
+""")
+        tool.chmod(0o755)
+        return str(tool)
+
+    def test_gate_without_a_base(self):
+        for status in (0, 1, 3):
+            with self.subTest(status=status):
+                tool = self.fake_tool(status)
+                found, _, error = self.run_script("gate", "--tool", tool, "--report", "out", "--commit", "c", "model", "--strict")
+                self.assertEqual(found, status, error)
+        self.assertEqual(self.called()[0], "verify model --strict --report out --format github,gitlab,openmetrics,badge,summary --commit c")
+        self.assertEqual(len(self.called()), 3)
+
+    def test_gate_against_a_base(self):
+        (self.folder / "base.json").write_text("{}")
+        for verify, compare, wanted in ((1, 0, 0), (0, 1, 1), (1, 1, 1), (3, 0, 3)):
+            with self.subTest(verify=verify, compare=compare):
+                self.calls.unlink(missing_ok=True)
+                tool = self.fake_tool(verify, compare)
+                found, _, error = self.run_script("gate", "--tool", tool, "--report", "out", "--base", "base.json", "--verb", "judge", "--", "./loader", GITHUB_SHA="abc")
+                self.assertEqual(found, wanted, error)
+                calls = self.called()
+                self.assertTrue(calls[0].startswith("judge ./loader --report out "), calls)
+                self.assertTrue(calls[0].endswith("--commit abc"), calls)
+                if verify == 3:
+                    self.assertEqual(len(calls), 1)
+                else:
+                    self.assertTrue(calls[1].startswith("report compare base.json out/report.json --out out "), calls)
+        found, _, error = self.run_script("gate", "--tool", self.fake_tool(1), "--report", "out", "--base", "absent.json", "model")
+        self.assertEqual(found, 1)
+        self.assertIn("no report of the base", error)
+
+    def test_gate_tells_the_pipeline(self):
+        summary, output = self.folder / "summary", self.folder / "output"
+        status, out, error = self.run_script("gate", "--tool", self.fake_tool(1), "--report", "out", "model",
+                                             GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary), GITHUB_OUTPUT=str(output))  # fmt: skip
+        self.assertEqual(status, 1, error)
+        self.assertEqual(out, "verify annotations.txt\n")
+        self.assertEqual(summary.read_text(), "verify summary.md\n")
+        self.assertEqual(output.read_text(), "report=out\nstatus=1\n")
 
 
 if __name__ == "__main__":
