@@ -47,12 +47,12 @@ FIND = """(function (kind, key) {
 })(%s, %s)"""
 
 
-def minute(browser, samples):
-    """The first viewport names kind and tensor of every planted fault."""
+def planted(browser, samples, more=()):
+    """The first viewport names kind and tensor of every fault that faults.json lists."""
     with open(os.path.join(samples, "faults.json"), encoding="utf-8") as handle:
         faults = json.load(handle)
-    faults.append({"name": "../full", "kind": "Gate and up swapped", "key": "model.layers.17.mlp.experts.gate_up_proj"})
-    faults.append({"name": "../full", "kind": "Truncated instead of rounded to BF16", "key": "lm_head.weight"})
+    faults += more
+    expect(faults, "no fault is listed")
     for fault in faults:
         name = "full" if fault["name"] == "../full" else "fault-" + fault["name"]
         for width, height in ((1280, 900), (390, 844)):
@@ -60,7 +60,16 @@ def minute(browser, samples):
             expect(page.js(FIND % (json.dumps(fault["kind"]), json.dumps(fault["key"]))),
                    f"{name} at {width}x{height}: no element of the first viewport holds {fault['kind']} and {fault['key']}")
             expect(not page.js(FIND % (json.dumps("no such fault"), json.dumps(fault["key"]))), "the check finds anything")
+            expect(not page.messages(), f"{name}: console says {page.messages()}")
             page.close()
+
+
+def minute(browser, samples):
+    """The first viewport names kind and tensor of every planted fault."""
+    faults = []
+    faults.append({"name": "../full", "kind": "Gate and up swapped", "key": "model.layers.17.mlp.experts.gate_up_proj"})
+    faults.append({"name": "../full", "kind": "Truncated instead of rounded to BF16", "key": "lm_head.weight"})
+    planted(browser, samples, faults)
 
 
 def keys(browser, samples):
@@ -197,4 +206,4 @@ def themes(browser, samples):
     page.close()
 
 
-CHECKS = {"quiet": quiet, "minute": minute, "keys": keys, "contained": contained, "printed": printed, "large": large, "themes": themes}
+CHECKS = {"quiet": quiet, "minute": minute, "planted": planted, "keys": keys, "contained": contained, "printed": printed, "large": large, "themes": themes}

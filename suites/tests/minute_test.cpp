@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// A reviewer's minute, with pages that the command made of faults that were really planted: the first screen names what
+// is wrong and in which tensor.
+#include <cstdlib>
+#include <cstring>
+
+#include "fixtures/corrupt.hpp"
+#include "fixtures/generate.hpp"
+#include "loader/storage/checkpoint.hpp"
+#include "reports/emit.hpp"
+#include "reports/json.hpp"
+#include "suites/explanations/votes.hpp"
+#include "suites/mutants/mutant.hpp"
+#include "suites/tests/support.hpp"
+
+namespace weightproof::suites::test {
+namespace {
+
+struct Planted {
+  const char* name;
+  const char* kind;  ///< words that the page has to use
+  const char* key;
+  /// Makes a report in `directory`/report.
+  void (*plant)(const std::filesystem::path& directory);
+};
+void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
+
+fixtures::GenerateOptions options_of(const char* family, const char* preset) {
+  fixtures::GenerateOptions options;
+  options.family = family;
+  options.preset = preset;
+  return options;
+}
+
+// The bytes of one tensor, read from or written into its file.
+std::string bytes_of(const std::filesystem::path& checkpoint, std::string_view key, const std::string* replacement) {
+  const storage::Checkpoint opened = storage::read_checkpoint(checkpoint, {}, 1);
+  const StoredTensor* row = opened.catalog.find(key);
+  EXPECT_NE(row, nullptr) << key;
+  const std::filesystem::path file = opened.path_of(row->file);
+  std::string bytes = read_file(file);
+  const std::string before = bytes.substr(row->begin, row->bytes);
+  if (replacement != nullptr) {
+    EXPECT_EQ(replacement->size(), row->bytes) << key;
+    bytes.replace(row->begin, row->bytes, *replacement);
+    write_file(file, bytes);
+  }
+  return before;
+}
+
+void diff(const std::filesystem::path& directory, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words = {"diff", (directory / "clean").string(), (directory / "broken").string(), "--report",
+                                    (directory / "report").string()};
+  words.insert(words.end(), more.begin(), more.end());
+  const ProcessResult result = run_tool(words);
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+}
+
+void swap_gate_and_up(const std::filesystem::path& directory) {
+  for (const char* side : {"clean", "broken"}) {
+    fixtures::generate(options_of("llama", "small"), directory / side);
+  }
+  const std::string gate = "model.layers.1.mlp.gate_proj.weight";
+  const std::string up = "model.layers.1.mlp.up_proj.weight";
+  const std::string bytes = bytes_of(directory / "broken", gate, nullptr);
+  const std::string other = bytes_of(directory / "broken", up, &bytes);
+  bytes_of(directory / "broken", gate, &other);
+  diff(directory);
+}
+
+void leave_a_stale_shard(const std::filesystem::path& directory) {
+  fixtures::GenerateOptions options = options_of("llama", "small");
+  options.shard_count = 3;
+  fixtures::generate(options, directory / "clean");
+  fixtures::generate(options, directory / "broken");
+  options.seed = 99;
+  fixtures::generate(options, directory / "earlier");
+  const std::string shard = "model-00002-of-00003.safetensors";
+  std::filesystem::copy_file(directory / "earlier" / shard, directory / "broken" / shard,
+                             std::filesystem::copy_options::overwrite_existing);
+  diff(directory, {"--earlier", (directory / "earlier").string()});
+}
+
+void truncate_to_bf16(const std::filesystem::path& directory) {
+  std::string wide;
+  std::string narrow;
+  std::uint32_t state = 1;
+  for (std::size_t i = 0; i < 4096; ++i) {
+    state = state * 1664525U + 1013904223U;
+    const float value = (static_cast<float>(state >> 8U) / 16777216.0F - 0.5F) / 16;
+    wide.append(reinterpret_cast<const char*>(&value), 4);
+    const std::uint16_t cut = round_to(value, DType::bf16, RoundingMode::toward_zero);
+    narrow.append(reinterpret_cast<const char*>(&cut), 2);
+  }
+  std::filesystem::create_directories(directory / "clean");
+  std::filesystem::create_directories(directory / "broken");
+  write_safetensors(directory / "clean/model.safetensors",
+                    R"({"lm_head.weight":{"dtype":"F32","shape":[64,64],"data_offsets":[0,16384]}} )", wide);
+  write_safetensors(directory / "broken/model.safetensors",
+                    R"({"lm_head.weight":{"dtype":"BF16","shape":[64,64],"data_offsets":[0,8192]}} )", narrow);
+  diff(directory);
+}
+
+void lose_the_tied_head(const std::filesystem::path& directory) {
+  fixtures::GenerateOptions options = fixtures::clean_twin(*fixtures::find_corruption("untied_head_missing"));
+  options.corrupt = "untied_head_missing";
+  fixtures::generate(options, directory / "broken");
+  const ProcessResult result =
+      run_tool({"verify", (directory / "broken").string(), "--report", (directory / "report").string()});
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+}
+
+void exceed_the_bound(const std::filesystem::path& directory) {
+  for (const Mutant& mutant : resource_mutants()) {
+    if (mutant.id != "resource.one_byte_more") {
+      continue;
+    }
+    fixtures::generate(mutant.fixture, directory / "broken");
+    VerifyOptions options;
+    options.perturbation = mutant.perturbation;
+    const reports::Report report = verify(directory / "broken", options);
+    EXPECT_EQ(reports::exit_status(report), 1);
+    std::filesystem::create_directories(directory / "report");
+    write_file(directory / "report/report.html", reports::emit_html(report));
+    write_file(directory / "report/report.json", reports::emit_json(report));
+  }
+}
+
+void double_a_scale(const std::filesystem::path& directory) {
+  fixtures::GenerateOptions options = fixtures::clean_twin(*fixtures::find_corruption("scale_nan"));
+  for (const char* side : {"clean", "broken"}) {
+    fixtures::generate(options, directory / side);
+  }
+  const storage::Checkpoint opened = storage::read_checkpoint(directory / "broken", {}, 1);
+  for (const StoredTensor& row : opened.catalog.tensors()) {
+    if (!row.key.ends_with("layers.0.self_attn.q_proj.weight_scale_inv") &&
+        !row.key.ends_with("layers.0.self_attn.q_proj.weight_scale")) {
+      continue;
+    }
+    // Twice the value: one more in the exponent.
+    std::string bytes = bytes_of(directory / "broken", row.key, nullptr);
+    const std::size_t width = bits_of(row.dtype) / 8;
+    const unsigned shift = row.dtype == DType::f32 ? 23 : 7;
+    for (std::size_t at = 0; at < bytes.size(); at += width) {
+      std::uint32_t word = 0;
+      std::memcpy(&word, bytes.data() + at, width);
+      word += 1U << shift;
+      std::memcpy(bytes.data() + at, &word, width);
+    }
+    bytes_of(directory / "broken", row.key, &bytes);
+  }
+  diff(directory);
+}
+
+const Planted k_planted[] = {
+    {"gate_up", "Gate and up swapped", "model.layers.1.mlp.gate_proj.weight", &swap_gate_and_up},
+    {"stale", "Stale copy", "model.layers.", &leave_a_stale_shard},
+    {"truncated", "Truncated instead of rounded to BF16", "lm_head.weight", &truncate_to_bf16},
+    {"head", "Head lost", "lm_head.weight", &lose_the_tied_head},
+    {"memory", "Temporary outlives its part", "", &exceed_the_bound},
+    {"scale", "Wrong scale: ratio 2", "model.layers.0.self_attn.q_proj.weight", &double_a_scale},
+};
+
+class Minute : public testing::TestWithParam<Planted> {};
+
+TEST_P(Minute, TheVerdictNamesFaultAndTensor) {
+  const TemporaryDirectory directory;
+  GetParam().plant(directory.path());
+  const std::string html = read_file(directory / "report/report.html");
+  const std::size_t from = html.find("<h1>");
+  ASSERT_NE(from, std::string::npos);
+  const std::string title = html.substr(from, html.find("</h1>", from) - from);
+  std::string flat;
+  for (std::size_t i = 0; i < title.size(); ++i) {
+    if (title[i] == '<') {
+      i = title.find('>', i);
+    } else {
+      flat += title[i];
+    }
+  }
+  std::string lower = flat;
+  std::string kind = GetParam().kind;
+  for (std::string* text : {&lower, &kind}) {
+    for (char& c : *text) {
+      c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    }
+  }
+  EXPECT_NE(lower.find(kind), std::string::npos) << flat;
+  EXPECT_NE(flat.find(GetParam().key), std::string::npos) << flat;
+  const std::string verdict = validate("weightproof.report-1", read_file(directory / "report/report.json"));
+  EXPECT_TRUE(verdict.empty() || verdict == "skipped") << verdict;
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, Minute, testing::ValuesIn(k_planted),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+bool have_browser() {
+  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
+    if (run_program({"/bin/sh", "-c", std::string("command -v ") + name}, {"PATH=/usr/local/bin:/usr/bin:/bin"})
+            .status == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST(MinuteInABrowser, TheFirstViewportHoldsFaultAndTensor) {
+  if (!have_browser()) {
+    GTEST_SKIP() << "no Chromium is installed";
+  }
+  const TemporaryDirectory directory;
+  std::string list = "[";
+  for (const Planted& planted : k_planted) {
+    const std::filesystem::path made = directory / planted.name;
+    planted.plant(made);
+    std::filesystem::create_directories(directory / ("fault-" + std::string(planted.name)));
+    std::filesystem::copy_file(made / "report/report.html",
+                               directory / ("fault-" + std::string(planted.name)) / "report.html");
+    list += (list.size() == 1 ? "" : ",") + std::string("{\"name\":\"") + planted.name + "\",\"kind\":\"" +
+            planted.kind + "\",\"key\":\"" + planted.key + "\"}";
+  }
+  write_file(directory / "faults.json", list + "]");
+  const ProcessResult seen =
+      run_program({"/usr/bin/env", "python3", std::string(WEIGHTPROOF_SOURCE_DIR) + "/reports/tests/browser.py",
+                   "check", "planted", directory.path().string()},
+                  {"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + directory.path().string()});
+  EXPECT_EQ(seen.status, 0) << seen.out << seen.err;
+}
+
+}  // namespace
+}  // namespace weightproof::suites::test
