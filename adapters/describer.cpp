@@ -184,6 +184,7 @@ void Describer::moved_optional(std::string_view stored_name, std::string_view na
   const NativeId to = native(native_name, shape, rule);
   builder_.bind(from, to, builder_.whole(to));
   builder_.optional(from, rule_when_absent, value);
+  builder_.constant(to, builder_.whole(to), value, rule_when_absent);
 }
 
 void Describer::name_block_scales(std::string_view ending, DType dtype) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -82,9 +83,12 @@ struct Family {
   std::optional<std::uint64_t> layer_count;  // Absent: num_hidden_layers of the config.
 };
 
+struct NativeTensor;
 struct MappingOptions {
   bool fold_expert_scale = false;  // gemma4: multiply per_expert_scale into down_projs.
   bool names_only = false;         // Shapes are not known: names are mapped, pull and home must not be called.
+  /// For tests of what compares with the reference: states a native tensor wrongly. Aliases follow their primary.
+  std::function<void(NativeTensor&)> misstate;
 };
 
 /// The family of that id. Throws Failure(USAGE) for an unknown id.

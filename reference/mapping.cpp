@@ -205,6 +205,8 @@ Mapping Mapping::build(const std::string& id, const Config& config, std::vector<
     };
     mapping.defaulted_.push_back(name + ": " + native.rule);
   }
+  if (options.misstate)
+    for (NativeTensor& native : mapping.natives_) options.misstate(native);
   if (has_alias) {
     const int primary = mapping.native_id(embedding), alias = mapping.native_id(family.head);
     NativeTensor& head = mapping.natives_[static_cast<std::size_t>(alias)];

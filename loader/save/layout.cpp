@@ -45,6 +45,8 @@ FileLayout file_layout(const storage::Checkpoint& checkpoint, std::uint32_t shar
   std::vector<storage::TensorSpec> specs;
   for (const storage::HeaderTensor* tensor : order) {
     layout.keys.emplace_back(tensor->name);
+    layout.dtypes.push_back(tensor->dtype);
+    layout.shapes.push_back(tensor->shape);
     specs.push_back({std::string(tensor->name), tensor->dtype, tensor->shape});
   }
   if (header.has_metadata) layout.metadata = header.metadata;
@@ -153,6 +155,30 @@ class Reader {
   std::string file_;
 };
 
+void read_tensors(const Reader& reader, const ConfigValue& entry, FileLayout& saved) {
+  for (const std::string& name : reader.list(entry, "dtypes")) {
+    const std::optional<DType> dtype = dtype_from_name(name);
+    if (!dtype) reader.refuse("unknown dtype '" + name + "'");
+    saved.dtypes.push_back(*dtype);
+  }
+  if (const ConfigValue* shapes = Reader::member(entry, "shapes")) {
+    if (!shapes->is_array()) reader.refuse("'shapes' is no list");
+    for (const ConfigValue& item : shapes->items()) {
+      if (!item.is_array() || item.items().size() > limits::rank_max) reader.refuse("a shape is no short list");
+      Shape shape;
+      for (const ConfigValue& extent : item.items()) {
+        if (!extent.as_integer() || *extent.as_integer() < 0) reader.refuse("an extent is no size");
+        shape.push_back(static_cast<std::uint64_t>(*extent.as_integer()));
+      }
+      saved.shapes.push_back(shape);
+    }
+  }
+  if (saved.dtypes.size() != saved.shapes.size() ||
+      (!saved.dtypes.empty() && saved.dtypes.size() != saved.keys.size())) {
+    reader.refuse("'keys', 'dtypes' and 'shapes' are not of one length");
+  }
+}
+
 }  // namespace
 
 SavedLayout layout_of(const storage::Checkpoint& checkpoint) {
@@ -186,6 +212,22 @@ std::string layout_text(const SavedLayout& layout) {
     }
     out += ", \"keys\": ";
     append_list(out, file.keys);
+    if (!file.dtypes.empty()) {
+      out += ", \"dtypes\": [";
+      for (std::size_t j = 0; j < file.dtypes.size(); ++j) {
+        if (j != 0) out += ", ";
+        append_string(out, name_of(file.dtypes[j]));
+      }
+      out += "], \"shapes\": [";
+      for (std::size_t j = 0; j < file.shapes.size(); ++j) {
+        out += j == 0 ? "[" : ", [";
+        for (unsigned axis = 0; axis < file.shapes[j].rank(); ++axis) {
+          out += (axis == 0 ? "" : ", ") + std::to_string(file.shapes[j][axis]);
+        }
+        out += ']';
+      }
+      out += ']';
+    }
     if (!file.header_text.empty()) {
       out += ", ";
       append_member(out, "header_text", file.header_text);
@@ -235,6 +277,7 @@ SavedLayout parse_layout(std::string_view text, std::string_view file) {
     saved.style = k_styles[static_cast<std::size_t>(known - k_style_names.begin())];
     saved.keys = reader.list(entry, "keys");
     saved.header_text = reader.text(entry, "header_text");
+    read_tensors(reader, entry, saved);
     if (const ConfigValue* metadata = Reader::member(entry, "metadata")) {
       if (!metadata->is_object()) reader.refuse("'metadata' is no object");
       saved.metadata.emplace();

@@ -18,6 +18,9 @@ namespace weightproof::save {
 struct FileLayout {
   std::string name;
   std::vector<std::string> keys;  ///< in the order that the style takes them
+  /// Of these, one each: what a native state has to become again.
+  std::vector<DType> dtypes;
+  std::vector<Shape> shapes;
   storage::HeaderStyle style = storage::HeaderStyle::reference;
   std::optional<storage::Metadata> metadata;
   /// Header text of a file that follows none of the known styles: kept, and used where keys, dtypes and shapes are what

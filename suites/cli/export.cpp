@@ -2,18 +2,20 @@
 // export: a checkpoint written anew: cast, decoded, split otherwise; published in one step.
 #include <algorithm>
 
+#include "loader/exec/engine.hpp"
 #include "loader/save/export.hpp"
+#include "loader/save/way_back.hpp"
+#include "suites/cli/carried.hpp"
 #include "suites/cli/checkpoints.hpp"
 #include "suites/cli/common.hpp"
 #include "suites/cli/interrupt.hpp"
 #include "suites/cli/verbs.hpp"
+#include "suites/state/native_state.hpp"
 #include "suites/support/json_writer.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
 namespace {
-
-constexpr std::size_t k_carried_bytes_max = 64U << 20U;
 
 class StateSource : public save::ExportSource {
  public:
@@ -26,91 +28,8 @@ class StateSource : public save::ExportSource {
   const DecodedState& state_;
 };
 
-void write_value(JsonWriter& json, const ConfigValue& value) {
-  if (value.is_object()) {
-    json.begin_object();
-    for (const auto& [name, member] : value.members()) {
-      json.name(name);
-      write_value(json, member);
-    }
-    json.end_object();
-  } else if (value.is_array()) {
-    json.begin_array();
-    for (const ConfigValue& item : value.items()) {
-      write_value(json, item);
-    }
-    json.end_array();
-  } else {
-    json.raw(value.dump());
-  }
-}
-
-std::string_view config_name(DType dtype) {
-  return dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
-}
-
-// config.json of the result: the dtype it holds, and no word of a quantization that is gone.
-ConfigValue edited_config(const ConfigValue& config, std::optional<DType> dtype, bool is_decoded) {
-  ConfigValue::Object members;
-  for (const auto& [name, value] : config.members()) {
-    if (is_decoded && (name == "quantization_config" || name == "quantization" || name == "compression_config")) {
-      continue;
-    }
-    if (dtype && (name == "torch_dtype" || name == "dtype") && value.is_string()) {
-      members.emplace_back(name, ConfigValue(std::string(config_name(*dtype))));
-    } else if ((name == "text_config" || name == "llm_config") && value.is_object()) {
-      members.emplace_back(name, edited_config(value, dtype, is_decoded));
-    } else {
-      members.emplace_back(name, value);
-    }
-  }
-  return ConfigValue(std::move(members));
-}
-
-bool is_weight_file(const std::string& name) {
-  for (const std::string_view ending :
-       {".safetensors", ".bin", ".pt", ".pth", ".index.json", ".gguf", ".h5", ".msgpack", ".onnx"}) {
-    if (name.size() >= ending.size() && name.ends_with(ending)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// What goes along: everything small beside the weights that is a plain file.
-std::vector<save::CarriedFile> carried_files(const storage::Checkpoint& checkpoint, std::optional<DType> dtype,
-                                             bool is_decoded) {
-  std::vector<save::CarriedFile> out;
-  if (checkpoint.kind == storage::CheckpointKind::single_file && checkpoint.files.empty()) {
-    return out;
-  }
-  for (const std::string& name : checkpoint.files) {
-    const std::filesystem::path path = checkpoint.root / name;
-    std::error_code error;
-    if (is_weight_file(name) || name.starts_with(".") || !std::filesystem::is_regular_file(path, error) ||
-        std::filesystem::file_size(path, error) > k_carried_bytes_max) {
-      continue;
-    }
-    if (is_decoded &&
-        (name == "hf_quant_config.json" || name == "quantize_config.json" || name == "quant_config.json")) {
-      continue;
-    }
-    std::string text = read_text_file(path, k_carried_bytes_max);
-    if (name == "config.json" && checkpoint.config && (dtype || is_decoded)) {
-      text.clear();
-      JsonWriter json([&text](std::string_view part) { text += part; });
-      write_value(json, edited_config(*checkpoint.config, dtype, is_decoded));
-      json.flush();
-      text += '\n';
-    }
-    out.push_back({name, std::move(text)});
-  }
-  return out;
-}
-
-void write_result(const save::ExportResult& result, const std::string& target, const DecodedState& state,
-                  Console& console) {
-  const std::vector<std::string> schemes = state.schemes();
+void write_result(const save::ExportResult& result, const std::string& target, std::size_t tensors,
+                  const std::vector<std::string>& schemes, Console& console) {
   if (console.is_json()) {
     JsonWriter json([&console](std::string_view text) { console.out(text); });
     json.begin_object().member("schema", "weightproof.export/1").name("files").begin_array();
@@ -128,7 +47,7 @@ void write_result(const save::ExportResult& result, const std::string& target, c
     } else {
       json.value(result.index_name);
     }
-    json.member("tensors", state.tensors().size())
+    json.member("tensors", tensors)
         .member("total_size", result.total_size)
         .member("total_parameters", result.total_parameters);
     json.member("bytes_written", result.bytes_written)
@@ -143,8 +62,8 @@ void write_result(const save::ExportResult& result, const std::string& target, c
     console.out("\n");
     return;
   }
-  console.line(counted(state.tensors().size(), "tensor", "tensors") + ", " + human_bytes(result.total_size) +
-               ", written to " + counted(result.files.size(), "file", "files") + " in " + printable(target));
+  console.line(counted(tensors, "tensor", "tensors") + ", " + human_bytes(result.total_size) + ", written to " +
+               counted(result.files.size(), "file", "files") + " in " + printable(target));
   if (!schemes.empty()) {
     std::string names;
     for (const std::string& scheme : schemes) {
@@ -154,6 +73,62 @@ void write_result(const save::ExportResult& result, const std::string& target, c
   }
   console.line(result.bytes_verified > 0 ? "read back and compared: " + human_bytes(result.bytes_verified)
                                          : "not read back");
+}
+
+save::ExportOptions export_options(const Arguments& arguments, Console& console, const InterruptGuard& interrupt) {
+  save::ExportOptions options;
+  options.threads = asked_threads(arguments);
+  options.shard_bytes = arguments.bytes("--shard-size").value_or(save::k_shard_bytes_default);
+  options.replace = arguments.flag("--replace") ? save::Replace::exchange : save::Replace::never;
+  options.progress = [&console](std::uint64_t done, std::uint64_t total) { console.progress("writing", done, total); };
+  options.stop = interrupt.token();
+  return options;
+}
+
+// The files of a checkpoint, or those that a native state came from.
+std::optional<save::SavedLayout> asked_layout(const Arguments& arguments) {
+  if (!arguments.has("--shards-like")) {
+    return std::nullopt;
+  }
+  const storage::Checkpoint like =
+      storage::open_checkpoint(arguments.text("--shards-like"), {}, asked_threads(arguments));
+  return is_native_state(like) ? read_native_layout(like) : save::layout_of(like);
+}
+
+// Native state becomes the stored tensors again out of which it was loaded.
+int export_native(const storage::Checkpoint& checkpoint, const Arguments& arguments, Console& console,
+                  const std::string& target) {
+  for (const char* option : {"--dtype", "--include", "--exclude"}) {
+    if (arguments.has(option)) {
+      ErrorFacts facts;
+      facts.hint = "export first, then export the result with it";
+      throw Error(ErrorCode::usage, std::string(option) + " does not go with native state", facts);
+    }
+  }
+  const ConfigValue* config = checkpoint.config ? &*checkpoint.config : nullptr;
+  const NativeState native = read_native_state(checkpoint, config, arguments.text("--family"));
+  const InterruptGuard interrupt;
+  save::ExportOptions options = export_options(arguments, console, interrupt);
+  options.layout = asked_layout(arguments);
+  if (!options.layout && native.has_files && !arguments.has("--shard-size")) {
+    options.layout = native.layout;
+  }
+  options.carried = carried_files(checkpoint, std::nullopt, false);
+  const save::WayBack way = save::way_back(*native.schema, native.wanted);
+  const storage::Checkpoint* sources_of = &checkpoint;
+  const exec::SourceFiles sources = exec::SourceFiles::of(std::span(&sources_of, 1));
+  save::RestoredSource::Options windows;
+  windows.threads = options.threads;
+  const std::shared_ptr<const Catalog> catalog(&checkpoint.catalog, [](const Catalog*) {});
+  save::RestoredSource source(way, native.wanted, catalog, windows, [&](const plan::Plan& back) {
+    exec::LoadOptions load;
+    load.stop = options.stop;
+    return exec::load(back, sources, load);
+  });
+  const save::ExportResult result = save::export_checkpoint(native.wanted, source, target, options);
+  console.end_progress();
+  write_result(result, target, native.wanted.size(), {}, console);
+  return k_exit_done;
 }
 
 }  // namespace
@@ -170,21 +145,25 @@ int run_export(const Arguments& arguments, Console& console) {
     facts.hint = "give one of the two";
     throw Error(ErrorCode::usage, "--shard-size and --shards-like both say how to split", facts);
   }
+  {
+    storage::SelectionOptions selection;
+    selection.revision = arguments.text("--revision");
+    selection.variant = arguments.text("--variant");
+    const storage::Checkpoint checkpoint =
+        storage::open_checkpoint(arguments.positionals().front(), selection, asked_threads(arguments));
+    if (is_native_state(checkpoint)) {
+      return export_native(checkpoint, arguments, console, target);
+    }
+  }
   const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
   const auto state = opened.decode(arguments);
   std::vector<save::ExportTensor> tensors;
   for (const StateTensor& tensor : state->tensors()) {
     tensors.push_back({tensor.key, tensor.dtype, tensor.shape, UINT64_MAX});
   }
-  save::ExportOptions options;
-  options.threads = asked_threads(arguments);
-  options.shard_bytes = arguments.bytes("--shard-size").value_or(save::k_shard_bytes_default);
-  options.replace = arguments.flag("--replace") ? save::Replace::exchange : save::Replace::never;
-  if (arguments.has("--shards-like")) {
-    storage::SelectionOptions selection;
-    options.layout =
-        save::layout_of(storage::open_checkpoint(arguments.text("--shards-like"), selection, options.threads));
-  }
+  const InterruptGuard interrupt;
+  save::ExportOptions options = export_options(arguments, console, interrupt);
+  options.layout = asked_layout(arguments);
   const plan::TargetDType asked = target_dtype(arguments);
   std::optional<DType> declared;
   if (asked != plan::TargetDType::stored) {
@@ -193,13 +172,10 @@ int run_export(const Arguments& arguments, Console& console) {
                                                  : DType::bf16;
   }
   options.carried = carried_files(opened.checkpoint, declared, !state->schemes().empty());
-  options.progress = [&console](std::uint64_t done, std::uint64_t total) { console.progress("writing", done, total); };
-  const InterruptGuard interrupt;
-  options.stop = interrupt.token();
   StateSource source(*state);
   const save::ExportResult result = save::export_checkpoint(tensors, source, target, options);
   console.end_progress();
-  write_result(result, target, *state, console);
+  write_result(result, target, state->tensors().size(), state->schemes(), console);
   return k_exit_done;
 }
 

@@ -67,6 +67,13 @@ constexpr std::array k_verbs = {
              "weightproof manifest ./model --out model.manifest.json\n"
              "weightproof manifest ./download --check model.manifest.json",
              1, 1, &run_manifest},
+    VerbSpec{
+        "bench", "[CHECKPOINT]", "loading and planning beside bare loops over the same bytes",
+        "Every case alternates with its baseline in the same run, what is loaded is compared before it is timed, and "
+        "ratios are printed: 1 is as fast as the baseline. Without CHECKPOINT files are made, and removed.",
+        "weightproof bench\nweightproof bench ./model --rounds 21 --json\n"
+        "weightproof bench --strict  # exit status 1 below 0.8 of a goal",
+        0, 1, &run_bench},
     VerbSpec{"fixture", "[FAMILY] --out DIR", "make a synthetic checkpoint, whole or broken in a named way",
              "Checkpoints are deterministic: same family, preset, seed and version give the same bytes. Every element "
              "says by its value which tensor and which coordinate it belongs to.",

@@ -3,6 +3,7 @@
 // is strided and one that decodes, in the load that is compared with the reference, in the one that is compared with
 // the first, and in both.
 #include <array>
+#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -39,6 +40,21 @@ LoadHook with_memory(exec::Purpose purpose) {
     options.allocator = &extra->allocator;
   };
 }
+
+// Takes memory that no allocator sees.
+class Hoard final : public exec::ProgressSink {
+ public:
+  void advance(std::uint64_t, std::uint64_t) override {
+    const std::lock_guard lock(mutex_);
+    if (memory_.empty()) {
+      memory_.assign(std::size_t{48} << 20U, std::byte{1});
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::byte> memory_;
+};
 
 // Looks at every file once more than it needs to.
 class TwiceOpening final : public storage::FileCalls {
@@ -106,13 +122,17 @@ std::vector<Mutant> execution_mutants() {
                            fault == exec::Fault::skip_byte || fault == exec::Fault::write_to_copy ||
                            fault == exec::Fault::stale_record;
       if (is_skip) add("both", true, true, {"io.sentinel"});
+      // Nothing was written, and no row of the ledger says it was.
+      if (fault == exec::Fault::skip_tile) add("ledger", true, false, {"io.ledger"});
+      add("route", false, false, {"value.routes"});
+      mutants.back().perturbation.route_load = fault_in(fault, place.tensor);
     }
   }
   return mutants;
 }
 
 std::vector<Mutant> resource_mutants() {
-  std::vector<Mutant> mutants(3);
+  std::vector<Mutant> mutants(4);
   for (Mutant& mutant : mutants) {
     mutant.kind = "resource";
     mutant.fixture = places()[0].fixture;
@@ -129,6 +149,13 @@ std::vector<Mutant> resource_mutants() {
   mutants[2].fault = "every file is opened twice";
   mutants[2].perturbation.load_calls = [](storage::FileCalls& inner) { return std::make_unique<TwiceOpening>(inner); };
   mutants[2].checks = {"io.opens"};
+  mutants[3].id = "resource.unseen_memory";
+  mutants[3].fault = "a load takes 48 MiB past the allocator";
+  mutants[3].perturbation.first_load = [hoard = std::make_shared<Hoard>()](const plan::Plan&,
+                                                                           exec::LoadOptions& options) {
+    options.progress = hoard.get();
+  };
+  mutants[3].checks = {"mem.peak"};
   return mutants;
 }
 

@@ -73,6 +73,7 @@ Fate run_mutant(const Mutant& mutant, FixtureShelf& shelf, unsigned threads) {
   VerifyOptions options;
   options.threads = threads;
   options.perturbation = mutant.perturbation;
+  options.family = mutant.family;
   const reports::Report report = verify(item.path, options);
 
   Fate fate;
@@ -107,7 +108,9 @@ Fate run_mutant(const Mutant& mutant, FixtureShelf& shelf, unsigned threads) {
 
 std::span<const MutantList> mutant_lists() {
   static constexpr std::array k_lists = {MutantList{"execution", &execution_mutants},
-                                         MutantList{"resource", &resource_mutants}, MutantList{"file", &file_mutants}};
+                                         MutantList{"resource", &resource_mutants},
+                                         MutantList{"reference", &reference_mutants},
+                                         MutantList{"way_back", &way_back_mutants}, MutantList{"file", &file_mutants}};
   return k_lists;
 }
 

@@ -26,6 +26,7 @@ struct Mutant {
   /// check blames does not matter (memory, files).
   std::vector<std::string> tensors;
   std::vector<std::string> checks;  ///< ids of which one must fail; empty: any
+  std::string family;               ///< --family; empty: detected
   /// Why nothing can come out different. Such a mutant must yield no finding at all; all others must be killed.
   std::string equivalent;
 };
@@ -76,5 +77,7 @@ std::vector<Mutant> execution_mutants();
 std::vector<Mutant> resource_mutants();
 /// Faults of files: every corruption operator of the fixtures.
 std::vector<Mutant> file_mutants();
+std::vector<Mutant> reference_mutants();
+std::vector<Mutant> way_back_mutants();
 
 }  // namespace weightproof::suites

@@ -40,6 +40,7 @@ TEST_P(Mutants, MeetAFixtureWithoutFindings) {
     Mutant none;
     none.fixture = mutant.fixture;
     none.fixture.corrupt.clear();
+    none.family = mutant.family;
     none.equivalent = "nothing is done wrong";
     const std::string path = shelf.get(none.fixture).path.string();
     if (!seen.insert(path).second) {

@@ -170,5 +170,44 @@ TEST(RealData, SmolLm3IsTiedByItsDefault) {
   EXPECT_EQ(report.defaulted.front().value.substr(0, 4), "true");
 }
 
+// A trained model, whole: loaded, compared with the reference on every byte, and brought back to its file.
+TEST(RealData, ATrainedModelIsLoadedAndComesBack) {
+  const std::filesystem::path data = real_data();
+  if (data.empty()) {
+    GTEST_SKIP() << "no real checkpoint data here";
+  }
+  for (const char* path :
+       {"st-silero-vad-16k/silero_vad_16k.safetensors", "st-julia-all-dtypes/sharded", "st-nutllm/tiny.safetensors",
+        "st-runai/test.safetensors", "model-mnist-tinygrad/mlp.safetensors"}) {
+    const reports::Report report = judge(data / path);
+    for (const char* id : {"value.exact", "value.roundtrip", "value.routes", "io.ledger", "io.sentinel", "io.poison",
+                           "io.reload", "mem.predicted"}) {
+      EXPECT_EQ(record_of(report, id).status, Status::pass)
+          << path << " " << id << ": " << record_of(report, id).message << record_of(report, id).reason;
+    }
+    EXPECT_GT(record_of(report, "value.exact").total, 0U) << path;
+  }
+}
+
+TEST(RealData, ShardsAndTheConsolidatedFileHaveOneManifest) {
+  const std::filesystem::path data = real_data();
+  if (data.empty()) {
+    GTEST_SKIP() << "no real checkpoint data here";
+  }
+  const TemporaryDirectory directory;
+  const std::string whole = (data / "st-julia-all-dtypes/model.safetensors").string();
+  const std::string shards = (data / "st-julia-all-dtypes/sharded").string();
+  const std::string manifest = (directory / "m.json").string();
+  ASSERT_EQ(run_tool({"manifest", whole, "--out", manifest}).status, 0);
+  const ProcessResult check = run_tool({"manifest", shards, "--check", manifest});
+  EXPECT_EQ(check.status, 0) << check.out << check.err;
+  const ProcessResult twin = run_tool({"manifest", shards, "--out", (directory / "n.json").string()});
+  EXPECT_EQ(twin.status, 0);
+  EXPECT_EQ(read_file(directory / "n.json"), read_file(manifest));
+  EXPECT_EQ(run_tool({"diff", whole, shards}).status, 0);
+  const ProcessResult against = run_tool({"verify", shards, "--against", whole, "--json"});
+  EXPECT_EQ(against.status, 0) << against.err;
+}
+
 }  // namespace
 }  // namespace weightproof::suites::test

@@ -294,6 +294,66 @@ TEST(Manifest, FindsWhatOnlyTheTwinShows) {
   EXPECT_GE(judged, 2U);
 }
 
+// The same through verify, with the clean twin itself in the place of a manifest.
+TEST(Against, FindsWhatOnlyTheTwinShows) {
+  unsigned judged = 0;
+  for (const fixtures::CorruptionOperator& fault : fixtures::corruption_operators()) {
+    if (!fault.needs_twin) {
+      continue;
+    }
+    ++judged;
+    const TemporaryDirectory directory;
+    fixtures::GenerateOptions options = fixtures::clean_twin(fault);
+    fixtures::generate(options, directory / "clean");
+    options.corrupt = std::string(fault.name);
+    const auto made = fixtures::generate(options, directory / "broken");
+    VerifyOptions verify_options;
+    verify_options.against = (directory / "clean").string();
+    const reports::Report clean = verify(directory / "clean", verify_options);
+    EXPECT_EQ(findings_of(clean), std::vector<std::string>{});
+    const reports::Report report = verify(directory / "broken", verify_options);
+    const reports::CheckRecord& record = record_of(report, fault.check);
+    EXPECT_EQ(record.status, Status::fail) << fault.name << record.reason;
+    for (const std::string& subject : made.subjects) {
+      EXPECT_TRUE(names(record, subject)) << fault.name << " " << subject;
+    }
+  }
+  EXPECT_GE(judged, 3U);
+}
+
+TEST(Against, NamesDtypesAndTranspositionsAreSeen) {
+  const TemporaryDirectory directory;
+  const auto values = random_floats(12, 3);
+  std::vector<float> turned(12);
+  for (std::size_t i = 0; i < 12; ++i) {
+    turned[i % 4 * 3 + i / 4] = values[i];
+  }
+  const auto header = [](const char* w_shape, const char* dtype, std::size_t bytes) {
+    return R"({"w":{"dtype":"F32","shape":)" + std::string(w_shape) + R"(,"data_offsets":[0,48]},"n":{"dtype":")" +
+           dtype + R"(","shape":[4],"data_offsets":[48,)" + std::to_string(48 + bytes) + "]}}";
+  };
+  write_safetensors(directory / "base.safetensors", header("[3,4]", "I32", 16),
+                    bytes_of(values) + std::string(16, '\1'));
+  write_safetensors(directory / "other.safetensors", header("[4,3]", "I16", 8),
+                    bytes_of(turned) + std::string(8, '\1'));
+  VerifyOptions options;
+  options.against = (directory / "base.safetensors").string();
+  const reports::Report report = verify(directory / "other.safetensors", options);
+  EXPECT_TRUE(names(record_of(report, "layout.transpose"), "w"));
+  EXPECT_EQ(record_of(report, "layout.transpose").status, Status::fail);
+  EXPECT_TRUE(names(record_of(report, "dtype.integer_cast"), "n"));
+  EXPECT_EQ(record_of(report, "dtype.narrowed").status, Status::pass);
+  EXPECT_EQ(record_of(report, "keys.export").status, Status::pass);
+  write_safetensors(directory / "less.safetensors", R"({"w":{"dtype":"F64","shape":[6],"data_offsets":[0,48]}})",
+                    bytes_of(values));
+  const reports::Report less = verify(directory / "less.safetensors", options);
+  EXPECT_TRUE(names(record_of(less, "keys.export"), "n"));
+  EXPECT_EQ(record_of(less, "dtype.widened").status, Status::pass);
+  EXPECT_NE(record_of(less, "dtype.widened").explanation.find("F64"), std::string::npos);
+  const reports::Report alone = verify(directory / "base.safetensors", {});
+  EXPECT_EQ(record_of(alone, "keys.export").status, Status::skip);
+}
+
 TEST(Diff, SaysWhatAndExits) {
   const TemporaryDirectory directory;
   fixtures::GenerateOptions options;

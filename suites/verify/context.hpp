@@ -15,6 +15,7 @@
 #include "loader/plan/coverage.hpp"
 #include "loader/storage/checkpoint.hpp"
 #include "reports/finding.hpp"
+#include "suites/verify/against.hpp"
 #include "suites/verify/loads.hpp"
 #include "suites/verify/perturbation.hpp"
 #include "suites/verify/quantization.hpp"
@@ -30,8 +31,11 @@ struct VerifyOptions {
   std::vector<std::string> allow_missing;  ///< globs
   std::string expect_file;
   std::string manifest_file;  ///< digests to compare with; empty: none
+  std::string against;        ///< another checkpoint to compare with; empty: none
   bool is_strict = false;
   unsigned threads = 1;
+  /// Memory that loads and what compares them may take; empty: a share of what is available.
+  std::optional<std::uint64_t> budget_bytes;
   storage::FileCalls* calls = nullptr;  ///< null: the system's
   Perturbation perturbation;            ///< for mutants; empty: nothing is done wrong
   std::function<void(std::string_view, std::uint64_t, std::uint64_t)> progress;
@@ -64,7 +68,9 @@ class Context {
   /// True where shapes follow from the schema too, not names alone.
   bool has_schema_shapes = true;
   /// Made by the checks that execute a load.
-  ExecutedLoadsPointer loads;
+  LoadRunPointer loads;
+  /// Made by the checks that compare with --against.
+  AgainstPointer against;
   /// What checks have to say of single tensors beyond their records; they go into the report as they are.
   std::vector<reports::Finding> findings;
   /// Files without a sound header, or absent, with the check that says so.

@@ -6,10 +6,10 @@
 
 namespace weightproof::suites {
 
-struct ExecutedLoads;
-struct ExecutedLoadsDeleter {
-  void operator()(ExecutedLoads* loads) const;
+struct LoadRun;
+struct LoadRunDeleter {
+  void operator()(LoadRun* run) const;
 };
-using ExecutedLoadsPointer = std::unique_ptr<ExecutedLoads, ExecutedLoadsDeleter>;
+using LoadRunPointer = std::unique_ptr<LoadRun, LoadRunDeleter>;
 
 }  // namespace weightproof::suites

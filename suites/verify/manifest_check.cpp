@@ -7,6 +7,7 @@
 
 #include "suites/state/digests.hpp"
 #include "suites/support/text.hpp"
+#include "suites/verify/against.hpp"
 #include "suites/verify/records.hpp"
 
 namespace weightproof::suites {
@@ -40,6 +41,9 @@ plan::TargetDType dtype_of(const std::string& text) {
 reports::CheckRecord manifest_record(Context& context) {
   CheckBuilder builder("value.manifest");
   if (context.options.manifest_file.empty()) {
+    if (!context.options.against.empty()) {
+      return against_record(context);
+    }
     return builder.hint("give --manifest FILE").skip("no manifest to compare with (--manifest)");
   }
   const Manifest expected = read_manifest(context.options.manifest_file);

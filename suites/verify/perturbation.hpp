@@ -17,6 +17,9 @@ struct LoadOptions;
 namespace weightproof::plan {
 class Plan;
 }
+namespace weightproof::save {
+struct ExportOptions;
+}
 namespace weightproof::reference {
 struct ModelOptions;
 }
@@ -33,6 +36,11 @@ struct Perturbation {
   /// Options of the loads that checks execute; the plan outlives them.
   std::function<void(const plan::Plan&, exec::LoadOptions&)> first_load;
   std::function<void(const plan::Plan&, exec::LoadOptions&)> second_load;
+  /// Options of the loads on other routes that are compared with the first.
+  std::function<void(const plan::Plan&, exec::LoadOptions&)> route_load;
+  /// Options of the loads by which native state becomes stored tensors again, and of the export that writes them.
+  std::function<void(const plan::Plan&, exec::LoadOptions&)> back_load;
+  std::function<void(save::ExportOptions&)> way_back;
   /// File calls of these loads: stands between the loader and the given calls, which outlive it.
   std::function<std::unique_ptr<storage::FileCalls>(storage::FileCalls&)> load_calls;
   /// The reference's own statement.

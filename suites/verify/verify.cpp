@@ -10,6 +10,7 @@
 #include "loader/measure/memory.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/expectations.hpp"
+#include "suites/verify/load_run.hpp"
 #include "suites/verify/machine.hpp"
 #include "suites/verify/registry.hpp"
 #include "suites/verify/tensor_table.hpp"
@@ -66,7 +67,17 @@ void add_policies(const VerifyOptions& options, reports::Report& report) {
   fixed("duplicate JSON names", "rejected");
 }
 
-void add_memory(const measure::MemoryReport& measured, reports::MemoryInfo& memory) {
+// What was loaded for the checks; null where nothing was, or it did not end.
+const LoadRun* finished_loads(const Context& context) {
+  const LoadRun* run = context.loads.get();
+  return run != nullptr && run->skipped.empty() && !run->error ? run : nullptr;
+}
+
+void add_memory(measure::MemoryReport measured, const LoadRun* run, reports::MemoryInfo& memory) {
+  if (run != nullptr && measured.peak_rss.value) {
+    // The kernel's mark was set back before every load.
+    measured.peak_rss.value = std::max(*measured.peak_rss.value, run->peak_before_reset);
+  }
   const auto set = [&memory](const char* name, const measure::Figure& figure) {
     if (figure.value) {
       memory.set(name, *figure.value, figure.method);
@@ -78,9 +89,15 @@ void add_memory(const measure::MemoryReport& measured, reports::MemoryInfo& memo
   set("rss_anon", measured.peak_rss_anon);
   set("cgroup_peak", measured.cgroup_peak);
   memory.set_unavailable("page_cache", "counted under timing: it belongs to the files, not to this process");
-  memory.set_unavailable("predicted", "no load was planned");
-  memory.set_unavailable("allocator_peak", "no load was executed");
-  memory.set_unavailable("final_storage", "no load was executed");
+  if (run != nullptr) {
+    memory.set("predicted", run->predicted_peak, "plan of the largest load");
+    memory.set("allocator_peak", run->counted_peak, "accounting allocator, of that load");
+    memory.set("final_storage", run->final_bytes, "plan of that load");
+  } else {
+    memory.set_unavailable("predicted", "no load was planned");
+    memory.set_unavailable("allocator_peak", "no load was executed");
+    memory.set_unavailable("final_storage", "no load was executed");
+  }
   memory.set_unavailable("device", "no device was asked for");
   memory.set_unavailable("pinned", "no device was asked for");
 }
@@ -176,14 +193,18 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
   environment["file_system"] = file_system_of(checkpoint.root);
   environment["compiler"] = machine.compiler;
 
-  add_memory(watch.finish(), report.memory);
+  add_memory(watch.finish(), finished_loads(context), report.memory);
   const auto phase = [&report](const char* name, std::optional<double> seconds, std::optional<std::uint64_t> bytes,
                                const char* why) {
     report.timing.phases.push_back({name, seconds, bytes, why});
   };
   phase("scan", scan_s, std::nullopt, "");
   phase("plan", std::nullopt, std::nullopt, "no load was planned");
-  phase("load", std::nullopt, std::nullopt, "no load was executed");
+  if (const LoadRun* run = finished_loads(context)) {
+    phase("load", run->seconds, run->bytes, "");
+  } else {
+    phase("load", std::nullopt, std::nullopt, "no load was executed");
+  }
   if (context.has_scan()) {
     phase("compare", context.scan_seconds(), context.scan().bytes, "");
   } else {

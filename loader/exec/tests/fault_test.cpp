@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <iostream>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -113,6 +114,7 @@ TEST(Fault, EveryReadFailsOnce) {
     }
     EXPECT_GE(failed, 3u);
     RecordProperty("reads_failed", static_cast<int>(failed));
+    std::cout << threads << " threads: " << failed << " reads failed one by one, then the load was whole\n";
   }
 }
 
@@ -156,6 +158,7 @@ TEST(Fault, EveryAllocationFailsOnce) {
     EXPECT_EQ(allocator.statistics().of(MemoryKind::host).live, 0u);
     ASSERT_LT(n, 1000u);
   }
+  std::cout << failed << " allocations failed one by one, then the load was whole\n";
   EXPECT_GE(failed, 6u);
 }
 

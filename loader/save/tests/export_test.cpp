@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <iostream>
+
 #include "loader/core/error.hpp"
 #include "loader/save/tests/save_testing.hpp"
 
@@ -249,6 +251,7 @@ TEST(FaultLoop, EveryCallOfAnExport) {
       EXPECT_EQ(directory.names(), Names{"out"}) << n;
       if (is_past) break;
     }
+    std::cout << "errno " << fault << ": " << failures << " calls failed one by one, then the export was whole\n";
     ::testing::Test::RecordProperty("failures_errno_" + std::to_string(fault), static_cast<int>(failures));
     if (fault == EINTR) {
       EXPECT_GT(successes, 10U);
@@ -304,6 +307,8 @@ TEST(FaultLoop, DeathAtEveryCall) {
         EXPECT_TRUE(name == "out" || name.find(storage::k_staging_infix) != std::string::npos) << name;
       }
     }
+    std::cout << deaths << " deaths, " << (is_replacing ? "old or new whole" : "nothing or new whole")
+              << " each time\n";
     EXPECT_GT(deaths, 20U);
   }
 }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Native state on disk: what `load --emit` writes and `export` takes back. It is recognised by its metadata alone, and
+// carries what it has to become again: names, shapes, dtypes and files of the source.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "loader/core/schema.hpp"
+#include "loader/save/export.hpp"
+#include "loader/save/layout.hpp"
+#include "loader/storage/checkpoint.hpp"
+#include "suites/state/decoded_state.hpp"
+
+namespace weightproof::suites {
+
+inline constexpr std::string_view k_native_layout_file = "weightproof.layout.json";
+
+/// Its files say that they hold native tensors.
+bool is_native_state(const storage::Checkpoint& checkpoint);
+
+/// Stored tensors that a plan of native tensors takes in, in the order and with the dtypes of `state`. Those that pass
+/// through are among them.
+std::vector<save::ExportTensor> restorable(const plan::Plan& plan, const DecodedState& state);
+
+/// Text of the layout file of a native state that was loaded from `source`. Where its files cannot come again (tensors
+/// were decoded, or left out) the layout has one file without a name.
+std::string native_layout_text(const storage::Checkpoint& source, std::span<const save::ExportTensor> wanted,
+                               bool is_decoded);
+
+/// The layout beside a native state. Errors: io_error where it is not there, config_invalid.
+save::SavedLayout read_native_layout(const storage::Checkpoint& checkpoint);
+
+struct NativeState {
+  save::SavedLayout layout;
+  bool has_files = false;                  ///< the layout says files, not tensors alone
+  std::shared_ptr<const Schema> schema;    ///< the way there
+  std::vector<save::ExportTensor> wanted;  ///< all tensors of the layout, in its order
+};
+
+/// Reads the layout and describes the source again from it. `family`: as --family. Errors: those of the layout and of
+/// the family.
+NativeState read_native_state(const storage::Checkpoint& checkpoint, const ConfigValue* config,
+                              std::string_view family);
+
+}  // namespace weightproof::suites

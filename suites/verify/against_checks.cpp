@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only a second checkpoint shows: --against BASE. Names, dtypes and values of this one, decoded, beside those of
+// the base.
+#include <array>
+
+#include "loader/core/glob.hpp"
+#include "suites/state/compare.hpp"
+#include "suites/support/text.hpp"
+#include "suites/verify/against.hpp"
+#include "suites/verify/records.hpp"
+#include "suites/verify/registry.hpp"
+
+namespace weightproof::suites {
+
+struct Against {
+  std::string undecided;
+  StateDifference difference;  // a: the base, b: this checkpoint
+};
+
+void AgainstDeleter::operator()(Against* against) const { delete against; }
+
+namespace {
+
+using reports::CheckBuilder;
+using reports::CheckRecord;
+
+constexpr const char* k_no_base = "no other checkpoint to compare with (--against)";
+
+// Narrower: a value of the first may be none of the second.
+bool is_narrower(DType from, DType to) {
+  if (from == to || !is_ordinary_float(from) || !is_ordinary_float(to)) {
+    return false;
+  }
+  const auto holds = [](DType wide, DType narrow) {
+    return wide == DType::f64 || (wide == DType::f32 && narrow != DType::f64);
+  };
+  return !holds(to, from);
+}
+
+const Against& against_of(Context& context) {
+  if (context.against) {
+    return *context.against;
+  }
+  context.against.reset(new Against);
+  Against& against = *context.against;
+  if (!context.faults.empty() || !context.index_fault().empty()) {
+    against.undecided = "undecided where " + context.fault_text();
+    return against;
+  }
+  if (!context.quantization().undecodable.empty()) {
+    against.undecided = "no values can be decoded: " + context.quantization().undecodable;
+    return against;
+  }
+  storage::SelectionOptions selection;
+  selection.allow_unexpected = true;
+  const storage::Checkpoint base =
+      storage::open_checkpoint(context.options.against, selection, context.options.threads);
+  StateOptions options;
+  options.selects = [&context](std::string_view key) { return context.selects(key); };
+  const DecodedState theirs(base, options);
+  const DecodedState ours(context.checkpoint, options);
+  against.difference =
+      compare_states(theirs, ours, {}, context.options.threads, [&context](std::uint64_t done, std::uint64_t total) {
+        if (context.options.progress) {
+          context.options.progress("comparing with the base", done, total);
+        }
+      });
+  return against;
+}
+
+// Skip where there is nothing to compare with.
+std::optional<CheckRecord> no_base(Context& context, const char* id) {
+  if (context.options.against.empty()) {
+    return CheckBuilder(id).hint("give --against BASE").skip(k_no_base);
+  }
+  const Against& against = against_of(context);
+  if (!against.undecided.empty()) {
+    return CheckBuilder(id).skip(against.undecided);
+  }
+  return std::nullopt;
+}
+
+// Why a name of the base need not be here; empty where it has to be.
+std::string why_left_out(const Context& context, const std::string& key) {
+  if (!context.schema) {
+    return {};
+  }
+  for (const Drop& drop : context.schema->drops()) {
+    if (matches_glob(drop.pattern, key)) {
+      return drop.reason;
+    }
+  }
+  for (const Tie& tie : context.schema->ties()) {
+    if (tie.stored_alias == key) {
+      return "tied";
+    }
+  }
+  return {};
+}
+
+CheckRecord names(Context& context) {
+  if (auto record = no_base(context, "keys.export")) {
+    return *record;
+  }
+  const StateDifference& difference = against_of(context).difference;
+  CheckBuilder builder("keys.export");
+  builder.examined(difference.tensors.size() + difference.only_in_a.size() + difference.only_in_b.size());
+  std::vector<std::string> lost;
+  std::size_t left_out = 0;
+  for (const std::string& key : difference.only_in_a) {
+    if (why_left_out(context, key).empty()) {
+      lost.push_back(key);
+      builder.subject(key);
+    } else {
+      ++left_out;
+    }
+  }
+  std::vector<std::string> added;
+  for (const std::string& key : difference.only_in_b) {
+    const bool is_head = !why_left_out(context, key).empty();
+    if (!is_head) {
+      added.push_back(key);
+      builder.subject(key);
+    }
+  }
+  std::string text;
+  if (!lost.empty()) {
+    text = counted(lost.size(), "tensor", "tensors") + " of the base missing: " + listed(lost);
+  }
+  if (!added.empty()) {
+    text += (text.empty() ? "" : "; ") + counted(added.size(), "tensor is", "tensors are") +
+            " not in the base: " + listed(added);
+  }
+  if (text.empty() && left_out != 0) {
+    return builder.note(counted(left_out, "tensor", "tensors") + " of the base left out on purpose");
+  }
+  return builder.fail_if_subjects(text);
+}
+
+template <typename Accept>
+CheckBuilder of_pairs(Context& context, const char* id, const Accept& accept, std::string& first) {
+  const StateDifference& difference = against_of(context).difference;
+  CheckBuilder builder(id);
+  builder.examined(difference.tensors.size());
+  for (const TensorDifference& row : difference.tensors) {
+    if (!accept(row)) {
+      continue;
+    }
+    builder.subject(row.key);
+    if (first.empty()) {
+      first = printable(row.key) + " is " + row.dtype_b + ", in the base " + row.dtype_a;
+      builder.expected(row.dtype_a).actual(row.dtype_b);
+    }
+  }
+  return builder;
+}
+
+DType dtype_named(const std::string& name) { return dtype_from_name(name).value_or(DType::u8); }
+
+CheckRecord narrowed(Context& context) {
+  if (auto record = no_base(context, "dtype.narrowed")) {
+    return *record;
+  }
+  std::string first;
+  return of_pairs(
+             context, "dtype.narrowed",
+             [](const TensorDifference& row) {
+               return is_narrower(dtype_named(row.dtype_a), dtype_named(row.dtype_b));
+             },
+             first)
+      .fail_if_subjects(first);
+}
+
+CheckRecord widened(Context& context) {
+  if (auto record = no_base(context, "dtype.widened")) {
+    return *record;
+  }
+  std::string first;
+  CheckBuilder builder = of_pairs(
+      context, "dtype.widened",
+      [](const TensorDifference& row) {
+        const DType from = dtype_named(row.dtype_a);
+        const DType to = dtype_named(row.dtype_b);
+        return from != to && is_ordinary_float(from) && is_ordinary_float(to) && !is_narrower(from, to);
+      },
+      first);
+  return builder.has_subjects() ? builder.note(first) : builder.pass();
+}
+
+CheckRecord integer_cast(Context& context) {
+  if (auto record = no_base(context, "dtype.integer_cast")) {
+    return *record;
+  }
+  std::string first;
+  return of_pairs(
+             context, "dtype.integer_cast",
+             [](const TensorDifference& row) {
+               return row.dtype_a != row.dtype_b &&
+                      !(is_ordinary_float(dtype_named(row.dtype_a)) && is_ordinary_float(dtype_named(row.dtype_b)));
+             },
+             first)
+      .fail_if_subjects(first);
+}
+
+CheckRecord transpose(Context& context) {
+  if (auto record = no_base(context, "layout.transpose")) {
+    return *record;
+  }
+  CheckBuilder builder("layout.transpose");
+  const StateDifference& difference = against_of(context).difference;
+  builder.examined(difference.tensors.size());
+  std::string first;
+  for (const TensorDifference& row : difference.tensors) {
+    if (row.explanation.starts_with("transposed")) {
+      builder.subject(row.key);
+      first = first.empty() ? printable(row.key) + " is transposed: " + to_string(row.shape_b) + ", in the base " +
+                                  to_string(row.shape_a)
+                            : first;
+    }
+  }
+  return builder.fail_if_subjects(first);
+}
+
+constexpr std::array k_checks = {
+    VerifyCheck{"keys.export", &names},
+    VerifyCheck{"layout.transpose", &transpose},
+    VerifyCheck{"dtype.narrowed", &narrowed},
+    VerifyCheck{"dtype.widened", &widened},
+    VerifyCheck{"dtype.integer_cast", &integer_cast},
+};
+
+}  // namespace
+
+// Values: what a manifest of the base would say, with the first difference of each tensor.
+reports::CheckRecord against_record(Context& context) {
+  const char* id = "value.manifest";
+  if (auto record = no_base(context, id)) {
+    return *record;
+  }
+  CheckBuilder builder(id);
+  const StateDifference& difference = against_of(context).difference;
+  builder.examined(difference.tensors.size());
+  std::string first;
+  for (const TensorDifference& row : difference.tensors) {
+    if (row.equality != Equality::different) {
+      continue;
+    }
+    builder.subject(row.key);
+    if (!first.empty()) {
+      continue;
+    }
+    first = printable(row.key);
+    if (row.first && row.shape_a == row.shape_b) {
+      const std::string where = to_string(coordinate_of(row.shape_b, *row.first));
+      first += where;
+      builder.evidence("coordinate", where).expected(row.first_a).actual(row.first_b);
+    }
+    first += " differs from the base";
+    if (!row.explanation.empty()) {
+      builder.explanation(printable(row.key) + ": " + row.explanation);
+    }
+  }
+  return builder.hint("`weightproof diff` says more").fail_if_subjects(first);
+}
+
+std::span<const VerifyCheck> against_checks() { return k_checks; }
+
+}  // namespace weightproof::suites
