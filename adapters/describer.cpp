@@ -182,9 +182,9 @@ void Describer::moved_optional(std::string_view stored_name, std::string_view na
                                DTypeRule rule, double value, std::string_view rule_when_absent) {
   const StoredId from = stored(stored_name, shape, rule);
   const NativeId to = native(native_name, shape, rule);
+  builder_.constant(to, builder_.whole(to), value, rule_when_absent);
   builder_.bind(from, to, builder_.whole(to));
   builder_.optional(from, rule_when_absent, value);
-  builder_.constant(to, builder_.whole(to), value, rule_when_absent);
 }
 
 void Describer::name_block_scales(std::string_view ending, DType dtype) {

@@ -180,6 +180,19 @@ inline void expect_tiled(const Schema& schema, std::string_view side, std::strin
       << to_string(verdict.coordinate) << " " << verdict.reason;
 }
 
+/// A constant that stands in where an optional stored tensor is absent: it has the place of that tensor's primary.
+inline bool is_default(const Schema& schema, const Binding& constant) {
+  if (constant.kind != BindingKind::constant) return false;
+  for (const Binding& other : schema.bindings()) {
+    if (other.kind == BindingKind::primary && other.native == constant.native &&
+        other.native_offset == constant.native_offset && other.native_layout == constant.native_layout &&
+        schema.stored_tensors()[other.stored].is_optional) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// Every native tensor is covered once by primaries and constants; every stored tensor is read once by primaries.
 inline void expect_exact(const Schema& schema) {
   std::vector<std::vector<View>> native(schema.native_tensors().size());
@@ -190,6 +203,7 @@ inline void expect_exact(const Schema& schema) {
       aliases.insert(binding.stored);
       continue;
     }
+    if (is_default(schema, binding)) continue;
     native[binding.native].push_back(schema.native_view(binding));
     if (binding.kind == BindingKind::primary) stored[binding.stored].push_back(schema.stored_view(binding));
   }
