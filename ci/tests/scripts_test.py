@@ -188,12 +188,11 @@ exit {verify}
                 found, _, error = self.run_script("gate", "--tool", tool, "--report", "out", "--base", "base.json", "--verb", "judge", "--", "./loader", GITHUB_SHA="abc")
                 self.assertEqual(found, wanted, error)
                 calls = self.called()
-                self.assertTrue(calls[0].startswith("judge ./loader --report out "), calls)
-                self.assertTrue(calls[0].endswith("--commit abc"), calls)
+                self.assertEqual(calls[0], "judge ./loader --report out --commit abc")
                 if verify == 3:
                     self.assertEqual(len(calls), 1)
                 else:
-                    self.assertTrue(calls[1].startswith("report compare base.json out/report.json --out out "), calls)
+                    self.assertTrue(calls[1].startswith("report compare base.json out/report.json --out out --format github"), calls)
         found, _, error = self.run_script("gate", "--tool", self.fake_tool(1), "--report", "out", "--base", "absent.json", "model")
         self.assertEqual(found, 1)
         self.assertIn("no report of the base", error)
