@@ -176,7 +176,7 @@ exit {verify}
                 tool = self.fake_tool(status)
                 found, _, error = self.run_script("gate", "--tool", tool, "--report", "out", "--commit", "c", "model", "--strict")
                 self.assertEqual(found, status, error)
-        self.assertEqual(self.called()[0], "verify model --strict --report out --format github,gitlab,openmetrics,badge,summary --commit c")
+        self.assertEqual(self.called()[0], "verify --report out --format github,gitlab,openmetrics,badge,summary --commit c model --strict")
         self.assertEqual(len(self.called()), 3)
 
     def test_gate_against_a_base(self):
@@ -185,10 +185,10 @@ exit {verify}
             with self.subTest(verify=verify, compare=compare):
                 self.calls.unlink(missing_ok=True)
                 tool = self.fake_tool(verify, compare)
-                found, _, error = self.run_script("gate", "--tool", tool, "--report", "out", "--base", "base.json", "--verb", "judge", "--", "./loader", GITHUB_SHA="abc")
+                found, _, error = self.run_script("gate", "--tool", tool, "--report", "out", "--base", "base.json", "model", "--strict", GITHUB_SHA="abc")
                 self.assertEqual(found, wanted, error)
                 calls = self.called()
-                self.assertEqual(calls[0], "judge ./loader --report out --commit abc")
+                self.assertEqual(calls[0], "verify --report out --commit abc model --strict")
                 if verify == 3:
                     self.assertEqual(len(calls), 1)
                 else:
@@ -196,6 +196,15 @@ exit {verify}
         found, _, error = self.run_script("gate", "--tool", self.fake_tool(1), "--report", "out", "--base", "absent.json", "model")
         self.assertEqual(found, 1)
         self.assertIn("no report of the base", error)
+
+    def test_gate_judges(self):
+        """Options of the verb come before its own "--"; the renderings are made from the report."""
+        tool = self.fake_tool(1)
+        found, _, error = self.run_script("gate", "--tool", tool, "--report", "out", "--verb", "judge", "--case", "llama/*", "--", "python3", "loader.py")
+        self.assertEqual(found, 1, error)
+        calls = self.called()
+        self.assertEqual(calls[0], "judge --report out --case llama/* -- python3 loader.py")
+        self.assertTrue(calls[1].startswith("report out/report.json --out out --format github"), calls)
 
     def test_gate_tells_the_pipeline(self):
         summary, output = self.folder / "summary", self.folder / "output"

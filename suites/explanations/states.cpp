@@ -54,7 +54,9 @@ std::vector<Explanation> explain_difference(const DecodedState& a, const Decoded
     }
     out.push_back(explain_difference(row.key, source_of(a, left), source_of(b, right), related, {}));
     if (const std::string text = summary_of(out.back()); !text.empty()) {
-      row.explanation = text;
+      // What is known of a decoder's mistake stays beside it.
+      const bool is_decoded = left.codec != nullptr || right.codec != nullptr;
+      row.explanation = is_decoded && !row.explanation.empty() ? text + " Also: " + row.explanation : text;
     }
   }
   return out;
