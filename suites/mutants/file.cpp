@@ -61,7 +61,12 @@ Fate run_file_mutant(const Mutant& mutant, FixtureShelf& shelf, unsigned threads
   if (fault->needs_twin) {
     fixtures::GenerateOptions twin = mutant.fixture;
     twin.corrupt.clear();
-    options.manifest_file = manifest_of(shelf.get(twin).path).string();
+    const std::filesystem::path& clean = shelf.get(twin).path;
+    if (fault->check == "value.manifest") {
+      options.manifest_file = manifest_of(clean).string();
+    } else {
+      options.against = clean.string();
+    }
   }
   const reports::Report report = verify(item.path, options);
   Fate fate;
@@ -69,7 +74,7 @@ Fate run_file_mutant(const Mutant& mutant, FixtureShelf& shelf, unsigned threads
     if (record.status != reports::Status::pass && record.status != reports::Status::skip) {
       fate.findings.push_back(record.id + ' ' + std::string(to_string(record.status)));
     }
-    if (record.id != fault->check && !(fault->needs_twin && record.id == "value.manifest")) {
+    if (record.id != fault->check) {
       continue;
     }
     // A note is a pass that says something; a skip has to say why.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A reviewer's minute, with pages that the command made of faults that were really planted: the first screen names what
 // is wrong and in which tensor.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -157,7 +158,7 @@ const Planted k_planted[] = {
     {"stale", "Stale copy", "model.layers.", &leave_a_stale_shard},
     {"truncated", "Truncated instead of rounded to BF16", "lm_head.weight", &truncate_to_bf16},
     {"head", "Head lost", "lm_head.weight", &lose_the_tied_head},
-    {"memory", "Temporary outlives its part", "", &exceed_the_bound},
+    {"memory", "Temporary outlives its part", "model.", &exceed_the_bound},
     {"scale", "Wrong scale: ratio 2", "model.layers.0.self_attn.q_proj.weight", &double_a_scale},
 };
 
@@ -193,6 +194,48 @@ TEST_P(Minute, TheVerdictNamesFaultAndTensor) {
 
 INSTANTIATE_TEST_SUITE_P(Faults, Minute, testing::ValuesIn(k_planted),
                          [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Explained, ASecondCheckpointTellsWhichLayoutIsWrong) {
+  const TemporaryDirectory directory;
+  swap_gate_and_up(directory.path());
+  VerifyOptions options;
+  options.against = (directory / "clean").string();
+  const reports::Report report = verify(directory / "broken", options);
+  const reports::CheckRecord& record = record_of(report, "layout.gate_up_order");
+  EXPECT_EQ(record.status, reports::Status::fail);
+  EXPECT_TRUE(names(record, "model.layers.1.mlp.gate_proj.weight"));
+  EXPECT_TRUE(names(record, "model.layers.1.mlp.up_proj.weight"));
+  for (const char* id : {"layout.transpose", "layout.qkv", "layout.rope", "layout.expert_order"}) {
+    EXPECT_EQ(record_of(report, id).status, reports::Status::pass) << id;
+  }
+  EXPECT_EQ(report.findings.front().title, "Gate and up swapped");
+}
+
+TEST(Explained, ATensorThatDiffersFromTheReferenceHasAFinding) {
+  FixtureShelf shelf;
+  std::size_t seen = 0;
+  for (const Mutant& mutant : execution_mutants()) {
+    VerifyOptions options;
+    options.perturbation = mutant.perturbation;
+    const reports::Report report = verify(shelf.get(mutant.fixture).path, options);
+    if (record_of(report, "value.exact").status != reports::Status::fail) {
+      continue;
+    }
+    for (const std::string& key : record_of(report, "value.exact").subjects) {
+      const auto finding = std::find_if(report.findings.begin(), report.findings.end(), [&key](const auto& row) {
+        return row.rule == "value.exact" && row.key == key;
+      });
+      ASSERT_NE(finding, report.findings.end()) << mutant.id << ' ' << key;
+      EXPECT_FALSE(finding->expected.hex.empty()) << mutant.id;
+      EXPECT_NE(finding->expected.hex, finding->actual.hex) << mutant.id;
+      EXPECT_TRUE(finding->where.has_value()) << mutant.id;
+    }
+    if (++seen == 5) {
+      return;
+    }
+  }
+  EXPECT_GT(seen, 0U) << "no mutant fails value.exact";
+}
 
 bool have_browser() {
   for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {

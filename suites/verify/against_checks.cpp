@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only a second checkpoint shows: --against BASE. Names, dtypes and values of this one, decoded, beside those of
 // the base.
+#include <algorithm>
 #include <array>
 
 #include "loader/core/glob.hpp"
+#include "suites/explanations/states.hpp"
 #include "suites/state/compare.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/against.hpp"
@@ -15,6 +17,7 @@ namespace weightproof::suites {
 struct Against {
   std::string undecided;
   StateDifference difference;  // a: the base, b: this checkpoint
+  std::vector<Explanation> explanations;
 };
 
 void AgainstDeleter::operator()(Against* against) const { delete against; }
@@ -35,6 +38,16 @@ bool is_narrower(DType from, DType to) {
     return wide == DType::f64 || (wide == DType::f32 && narrow != DType::f64);
   };
   return !holds(to, from);
+}
+
+// Mistakes of layout have checks of their own; whatever else differs is told by value.manifest.
+constexpr std::array<std::string_view, 6> k_explained = {"layout.qkv",          "layout.gate_up_order",
+                                                         "layout.transpose",    "layout.gate_up_interleave",
+                                                         "layout.expert_order", "layout.rope"};
+
+std::string rule_of(const Explanation& explanation) {
+  const bool is_known = std::find(k_explained.begin(), k_explained.end(), explanation.check) != k_explained.end();
+  return is_known ? explanation.check : std::string("value.manifest");
 }
 
 const Against& against_of(Context& context) {
@@ -65,6 +78,14 @@ const Against& against_of(Context& context) {
           context.options.progress("comparing with the base", done, total);
         }
       });
+  against.explanations = explain_difference(theirs, ours, nullptr, against.difference);
+  for (const Explanation& explanation : against.explanations) {
+    // Under the check that is about this mistake; without one it is a difference of values.
+    reports::Finding finding = finding_of(explanation, rule_of(explanation));
+    finding.title = finding.title.empty() ? "Differs from the base" : finding.title;
+    finding.reproduce = context.options.command;
+    context.findings.push_back(std::move(finding));
+  }
   return against;
 }
 
@@ -202,20 +223,21 @@ CheckRecord integer_cast(Context& context) {
       .fail_if_subjects(first);
 }
 
-CheckRecord transpose(Context& context) {
-  if (auto record = no_base(context, "layout.transpose")) {
+// What the explanations of differing tensors say of one kind of mistake.
+template <std::size_t Which>
+CheckRecord explained(Context& context) {
+  const std::string id(k_explained[Which]);
+  if (auto record = no_base(context, id.c_str())) {
     return *record;
   }
-  CheckBuilder builder("layout.transpose");
-  const StateDifference& difference = against_of(context).difference;
-  builder.examined(difference.tensors.size());
+  const Against& against = against_of(context);
+  CheckBuilder builder(id);
+  builder.examined(against.difference.tensors.size());
   std::string first;
-  for (const TensorDifference& row : difference.tensors) {
-    if (row.explanation.starts_with("transposed")) {
-      builder.subject(row.key);
-      first = first.empty() ? printable(row.key) + " is transposed: " + to_string(row.shape_b) + ", in the base " +
-                                  to_string(row.shape_a)
-                            : first;
+  for (const Explanation& explanation : against.explanations) {
+    if (explanation.check == id) {
+      builder.subject(explanation.key);
+      first = first.empty() ? printable(explanation.key) + ": " + summary_of(explanation) : first;
     }
   }
   return builder.fail_if_subjects(first);
@@ -223,7 +245,12 @@ CheckRecord transpose(Context& context) {
 
 constexpr std::array k_checks = {
     VerifyCheck{"keys.export", &names},
-    VerifyCheck{"layout.transpose", &transpose},
+    VerifyCheck{"layout.qkv", &explained<0>},
+    VerifyCheck{"layout.gate_up_order", &explained<1>},
+    VerifyCheck{"layout.transpose", &explained<2>},
+    VerifyCheck{"layout.gate_up_interleave", &explained<3>},
+    VerifyCheck{"layout.expert_order", &explained<4>},
+    VerifyCheck{"layout.rope", &explained<5>},
     VerifyCheck{"dtype.narrowed", &narrowed},
     VerifyCheck{"dtype.widened", &widened},
     VerifyCheck{"dtype.integer_cast", &integer_cast},

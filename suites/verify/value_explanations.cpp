@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "suites/verify/value_explanations.hpp"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "loader/exec/attempt.hpp"
@@ -77,6 +78,11 @@ std::string explain_loaded(Context& context, const LoadedWindow& window, std::sp
       break;
     }
     const plan::PlannedTensor& tensor = plan.tensors()[i];
+    // A tensor larger than a window comes box by box: the first that differs stands for all.
+    if (std::any_of(context.findings.begin(), context.findings.end(),
+                    [&tensor](const reports::Finding& finding) { return finding.key == tensor.key; })) {
+      continue;
+    }
     related.keys.clear();
     for (const plan::PlannedTensor& other : plan.tensors()) {
       if (other.dtype == tensor.dtype && plan.shape_of(other) == plan.shape_of(tensor)) {
