@@ -15,6 +15,7 @@
 #include "suites/support/text.hpp"
 #include "suites/verify/load_boxes.hpp"
 #include "suites/verify/machine.hpp"
+#include "suites/verify/plan_record.hpp"
 #include "suites/verify/value_explanations.hpp"
 
 namespace weightproof::suites {
@@ -198,6 +199,7 @@ void Runner::execute() {
   const plan::Plan whole = plan::make_plan(inputs_.schema, inputs_.sources, {}, inputs_.request);
   set_budget(whole);
   total_bytes_ = whole.memory().final_tensor_bytes;
+  run_.plan = plan_record_of(whole);
   if (run_.is_budget_given) {
     inputs_.request.budget_bytes = shares_.staging + whole.memory().metadata_bytes;
   }

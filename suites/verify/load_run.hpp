@@ -46,6 +46,7 @@ struct LoadRun {
   std::optional<Error> error;  ///< why it did not end
   bool is_tie_broken = false;  ///< ... because tied values differ
 
+  reports::PlanInfo plan;  ///< of everything at once
   std::uint64_t budget_bytes = 0;
   bool is_budget_given = false;
   std::uint64_t windows = 0;

@@ -194,6 +194,12 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
   environment["compiler"] = machine.compiler;
 
   add_memory(watch.finish(), finished_loads(context), report.memory);
+  if (const LoadRun* run = finished_loads(context)) {
+    report.plan = run->plan;
+    // It grows with the number of threads, on which nothing that is compared may depend.
+    report.memory.bound = report.plan.predicted_peak;
+    report.plan.predicted_peak.reset();
+  }
   const auto phase = [&report](const char* name, std::optional<double> seconds, std::optional<std::uint64_t> bytes,
                                const char* why) {
     report.timing.phases.push_back({name, seconds, bytes, why});
