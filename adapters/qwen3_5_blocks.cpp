@@ -58,6 +58,7 @@ Schema describe_qwen3_5(const Family& family, const ConfigValue& config, const F
       plus == std::string::npos ? layout : form.expert_layout.substr(plus + std::string_view("+mtp_").size());
 
   Describer d(family, config, form);
+  d.name_block_scales(".weight_scale_inv", DType::bf16);
   if (is_composite(names)) {
     d.builder().passthrough("model.visual.", "a tower beside the text model, kept as it is");
     d.builder().passthrough("vision_tower.", "a tower beside the text model, kept as it is", "model.visual.");

@@ -72,12 +72,112 @@ bool has_architecture(const Config& config, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string family_id(const Config& config, const std::vector<std::string>& keys, std::vector<std::string>& evidence) {
-  if (!config.exists()) {
-    evidence.push_back("no config: every key under its own name");
-    return "identity";
+// The prefix in front of "layers.#." that most keys have.
+std::string common_prefix(const std::vector<std::string>& keys) {
+  std::string best;
+  std::ptrdiff_t most = 0;
+  for (const char* prefix : {"model.", "model.language_model.", "language_model.model.", ""}) {
+    const auto count =
+        std::count_if(keys.begin(), keys.end(), [&](const std::string& key) { return is_layer_key(key, prefix); });
+    if (count > most) best = prefix;
+    most = std::max(most, count);
   }
-  const std::string type = config.model_type(), inner = config.language_type();
+  return best;
+}
+
+// Where nothing else tells: names that one family alone has. Everything else is taken as it is.
+std::string family_of_names(const std::vector<std::string>& keys) {
+  const std::string layer = common_prefix(keys) + "layers.#.";
+  std::set<std::string> kinds;
+  std::vector<std::string> captures;
+  for (const std::string& key : keys) {
+    captures.clear();
+    if (!matches(layer + "*", key, &captures)) continue;
+    const std::string rest = captures.back();
+    std::vector<std::string> expert;
+    kinds.insert(matches("mlp.experts.#.*", rest, &expert) ? "mlp.experts.#." + expert.back() : rest);
+  }
+  const auto has = [&](const char* kind) { return kinds.count(kind) != 0; };
+  const bool has_head_norm = has("self_attn.q_norm.weight"), has_router = has("mlp.gate.weight");
+  const bool has_mlp = has("mlp.gate_proj.weight"), has_q_bias = has("self_attn.q_proj.bias");
+  const bool has_more = has("mlp.shared_expert.up_proj.weight") || has("mlp.shared_experts.up_proj.weight") ||
+                        has("mlp.gate.e_score_correction_bias") || has("mlp.experts.e_score_correction_bias");
+  if (has_head_norm && has_router && has("mlp.experts.#.gate_proj.weight") && !has_more) return "qwen3_moe";
+  if (has_router || !has_mlp) return "identity";
+  if (has_head_norm && !has_q_bias && has("post_attention_layernorm.weight") &&
+      !has("pre_feedforward_layernorm.weight"))
+    return "qwen3";
+  if (has_q_bias && !has_head_norm && !has("self_attn.o_proj.bias")) return "qwen2";
+  return "identity";
+}
+
+// The class that the config names, where its model_type says nothing.
+std::string family_of_architecture(const Config& config) {
+  static const std::map<std::string, std::string> by_class{
+      {"LlamaForCausalLM", "llama"},
+      {"Qwen2ForCausalLM", "qwen2"},
+      {"Qwen3ForCausalLM", "qwen3"},
+      {"MistralForCausalLM", "mistral"},
+      {"SmolLM3ForCausalLM", "smollm3"},
+      {"GemmaForCausalLM", "gemma"},
+      {"Gemma3ForConditionalGeneration", "gemma3"},
+      {"Gemma3ForCausalLM", "gemma3"},
+      {"Phi3ForCausalLM", "phi3"},
+      {"MiMoForCausalLM", "mimo"},
+      {"MixtralForCausalLM", "mixtral"},
+      {"MiniMaxM1ForCausalLM", "minimax_m1"},
+      {"MiniMaxM2ForCausalLM", "minimax_m2"},
+      {"NemotronHForCausalLM", "nemotron_v3"},
+      {"BailingMoeV2ForCausalLM", "ling_v2"},
+      {"Ministral3ForCausalLM", "mistral3_fp8_causal"},
+      {"Mistral4ForCausalLM", "mistral4"},
+      {"GptOssForCausalLM", "gpt_oss"},
+      {"Qwen3MoeForCausalLM", "qwen3_moe"},
+      {"Qwen3NextForCausalLM", "qwen3_next"},
+      {"Qwen3OmniMoeForConditionalGeneration", "qwen3_omni_moe"},
+      {"Qwen3OmniMoeThinkerForConditionalGeneration", "qwen3_omni_moe"},
+      {"Qwen3VLForConditionalGeneration", "qwen3_vl"},
+      {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe"},
+      {"Qwen3_5ForConditionalGeneration", "qwen3_5"},
+      {"Qwen3_5ForCausalLM", "qwen3_5"},
+      {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe"},
+      {"Qwen3_5MoeForCausalLM", "qwen3_5_moe"},
+      {"Ernie4_5ForCausalLM", "ernie4_5"},
+      {"Ernie4_5_MoeForCausalLM", "ernie4_5_moe"},
+      {"Glm4MoeForCausalLM", "glm4_moe"},
+      {"HYV3ForCausalLM", "hy_v3"},
+      {"LagunaForCausalLM", "laguna"},
+      {"DeepseekV3ForCausalLM", "deepseek_v3"},
+      {"KimiLinearForCausalLM", "kimi_linear"},
+      {"Step3p5ForCausalLM", "step3p5"},
+      {"DeepseekV4ForCausalLM", "deepseek_v4"},
+  };
+  std::string found;
+  for (const std::string& name : config.architectures()) {
+    std::string family = by_class.count(name) ? by_class.at(name) : "";
+    if (name == "Mistral3ForConditionalGeneration")
+      family = config.language_type() == "mistral4" ? "mistral4" : "mistral3_fp8_vlm";
+    if (name == "Gemma4ForConditionalGeneration" || name == "Gemma4ForCausalLM")
+      family = config.truth("enable_moe_block") ? "gemma4_moe" : "";
+    if (family.empty() || family == found) continue;
+    if (!found.empty()) return "";  // Two classes of different families.
+    found = family;
+  }
+  return found;
+}
+
+std::string family_id(const Config& config, const std::vector<std::string>& keys, std::vector<std::string>& evidence) {
+  const std::string type = config.exists() ? config.model_type() : "", inner = config.language_type();
+  if (type.empty()) {
+    std::string family = family_of_architecture(config);
+    const char* why = "architectures";
+    if (family.empty()) {
+      family = family_of_names(keys);
+      why = family == "identity" ? "every key under its own name" : "the names of its layers";
+    }
+    evidence.push_back(std::string(config.exists() ? "no model_type: " : "no config: ") + why);
+    return family_as_stored(family, keys);
+  }
   evidence.push_back("model_type '" + type + "'" + (inner.empty() ? "" : ", language model_type '" + inner + "'"));
 
   if (type == "mistral3" || type == "mistral4" || type == "ministral3") {
@@ -85,9 +185,9 @@ std::string family_id(const Config& config, const std::vector<std::string>& keys
     return type == "ministral3" ? "mistral3_fp8_causal" : "mistral3_fp8_vlm";
   }
   if (type == "gpt_oss") {
-    const bool has_blocks = any_key_contains(keys, "_proj_blocks");
-    evidence.push_back(has_blocks ? "keys ending _blocks" : "no keys ending _blocks");
-    return has_blocks ? "gpt_oss" : "gpt_oss_bf16";
+    const std::string form = family_as_stored("gpt_oss", keys);
+    evidence.push_back(form == "gpt_oss" ? "keys ending _blocks" : "no keys ending _blocks");
+    return form;
   }
   if (type == "gemma4" || type == "gemma4_text") {
     evidence.push_back(std::string("enable_moe_block is ") + (config.truth("enable_moe_block") ? "true" : "not true"));
@@ -135,14 +235,17 @@ std::string family_id(const Config& config, const std::vector<std::string>& keys
       {"hy_mt2", "hy_v3"},
       {"laguna", "laguna"},
       {"deepseek_v3", "deepseek_v3"},
+      {"kimi_k2", "deepseek_v3"},
       {"kimi_linear", "kimi_linear"},
       {"step3p5", "step3p5"},
       {"deepseek_v4", "deepseek_v4"},
   };
   const auto known = by_type.find(type);
   if (known != by_type.end()) return known->second;
-  evidence.push_back("no family has this model_type: every key under its own name");
-  return "identity";
+  const std::string family = family_of_architecture(config);
+  evidence.push_back(std::string("no family has this model_type: ") +
+                     (family.empty() ? "every key under its own name" : "architectures"));
+  return family.empty() ? "identity" : family_as_stored(family, keys);
 }
 
 std::string quantization_of(const Config& config, const Json* beside, const std::vector<std::string>& keys,
@@ -187,7 +290,8 @@ std::string quantization_of(const Config& config, const Json* beside, const std:
   return "none";
 }
 
-// How routed experts of the decoder are stored. MTP layers may differ (Qwen3.5) and are not asked.
+}  // namespace
+
 std::string experts_of(const std::vector<std::string>& keys) {
   bool per_expert = false, stacked = false, blocks = false;
   for (const std::string& key : keys) {
@@ -203,7 +307,19 @@ std::string experts_of(const std::vector<std::string>& keys) {
   return per_expert ? "per_expert" : stacked ? "stacked" : blocks ? "mxfp4_blocks" : "none";
 }
 
-}  // namespace
+std::string family_as_stored(const std::string& id, const std::vector<std::string>& keys) {
+  if (id == "hy_mt2") return "hy_v3";
+  if (id != "gpt_oss" && id != "gpt_oss_bf16") return id;
+  return any_key_contains(keys, "_proj_blocks") ? "gpt_oss" : "gpt_oss_bf16";
+}
+
+std::string family_of_model(const Config& config, const std::vector<std::string>& keys,
+                            std::vector<std::string>* evidence) {
+  std::vector<std::string> found;
+  const std::string id = family_id(config, keys, found);
+  if (evidence) *evidence = std::move(found);
+  return id;
+}
 
 bool matches(const std::string& pattern, const std::string& key, std::vector<std::string>* captures) {
   std::vector<std::string> found;

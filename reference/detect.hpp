@@ -24,6 +24,16 @@ Detection detect(const std::string& config_text, const std::vector<std::string>&
 /// `quantization`: a quantization config from a file of its own, used where the config has none.
 Detection detect(const Config& config, const std::vector<std::string>& keys, const Json* quantization = nullptr);
 
+/// The family alone: by model_type, else by the class that the config names, else by the names of the keys.
+std::string family_of_model(const Config& config, const std::vector<std::string>& keys,
+                            std::vector<std::string>* evidence = nullptr);
+/// An asked family under the id of the form in which these keys hold it: "hy_mt2" is hy_v3, "gpt_oss" has blocks or
+/// not.
+std::string family_as_stored(const std::string& id, const std::vector<std::string>& keys);
+/// How routed experts of the decoder are stored: as Detection::experts. MTP layers may differ (Qwen3.5) and are not
+/// asked. Throws Failure(EXPERTS_MIXED).
+std::string experts_of(const std::vector<std::string>& keys);
+
 /// The spelling used by the keys. Throws Failure(NAMESPACE_MIXED) if two are used at once.
 Spelling spelling_of(const Family& family, const std::vector<std::string>& keys);
 /// The key as the family's lines write it.

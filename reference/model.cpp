@@ -114,32 +114,40 @@ const Detection& Model::detection() const { return state_->detection; }
 const Mapping& Model::mapping() const { return state_->mapping; }
 const Overlay& Model::overlay() const { return state_->overlay; }
 
+const Json* ModelConfig::quantization() const {
+  if (const Json* own = config.quantization()) return own;
+  const Json* inner = beside.find("quantization");
+  return inner && inner->is_object() ? inner : beside.is_object() ? &beside : nullptr;
+}
+
+ModelConfig read_model_config(const fs::path& directory) {
+  const auto text_if_there = [&](const char* name) {
+    return fs::exists(directory / name) ? read_text(directory / name, 64u << 20) : std::string();
+  };
+  ModelConfig described;
+  described.config = Config(text_if_there("config.json"));
+  for (const char* name : {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
+    if (described.quantization()) break;
+    const std::string text = text_if_there(name);
+    if (!text.empty()) described.beside = Config(text).root();
+  }
+  return described;
+}
+
 Model Model::open(const fs::path& path, const ModelOptions& options) {
   auto state = std::make_unique<State>();
   state->options = options;
   if (options.dtype && *options.dtype != Dtype::bf16 && *options.dtype != Dtype::f16 && *options.dtype != Dtype::f32)
     throw Failure("USAGE", "a model is asked for in BF16, F16 or F32");
   state->checkpoint = Checkpoint::open(path);
-  const fs::path directory = state->checkpoint.directory();
-  const auto text_if_there = [&](const char* name) {
-    return fs::exists(directory / name) ? read_text(directory / name, 64u << 20) : std::string();
-  };
-  state->config = Config(text_if_there("config.json"));
-
-  Json beside;  // A quantization config in a file of its own.
-  const Json* quantization = state->config.quantization();
-  for (const char* name : {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
-    const std::string text = quantization ? std::string() : text_if_there(name);
-    if (text.empty()) continue;
-    beside = Config(text).root();
-    const Json* inner = beside.find("quantization");
-    quantization = inner && inner->is_object() ? inner : &beside;
-  }
+  ModelConfig described = read_model_config(state->checkpoint.directory());
+  const Json* quantization = described.quantization();
+  state->config = described.config;
 
   std::vector<std::string> names;
   for (const TensorEntry& entry : state->checkpoint.tensors()) names.push_back(entry.key);
   state->detection = detect(state->config, names, quantization);
-  if (!options.family.empty()) state->detection.family = options.family;
+  if (!options.family.empty()) state->detection.family = family_as_stored(options.family, names);
   state->overlay = find_overlay(state->checkpoint, state->config, quantization);
   std::vector<Key> keys;
   for (const Logical& tensor : state->overlay.tensors) keys.push_back({tensor.name, tensor.shape});

@@ -19,7 +19,7 @@ namespace weightproof::reference {
 
 struct ModelOptions {
   std::optional<Dtype> dtype;  // BF16, F16 or F32 for every floating tensor; absent: as stored.
-  std::string family;          // Empty: as detected.
+  std::string family;          // Empty: as detected. An id of family_ids(), in whichever form it is stored.
   MappingOptions mapping;
   std::uint64_t cache_bytes_max = 256u << 20;  // Of file blocks.
 };
@@ -69,6 +69,16 @@ class Model {
   explicit Model(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+/// config.json of a directory, if there is one, and where it has no quantization config the one from a file of its own:
+/// hf_quant_config.json, quantize_config.json or quant_config.json.
+struct ModelConfig {
+  Config config;
+  Json beside;
+  /// Null where nothing is said. Valid as long as this value.
+  const Json* quantization() const;
+};
+ModelConfig read_model_config(const std::filesystem::path& directory);
 
 /// The way out: what stored key `key` of a target mapping (another spelling, stacked or single experts, the same form)
 /// holds when this model is exported to it. Element by element through Mapping::home. Throws Failure

@@ -28,7 +28,13 @@ bool accepts(const ConfigValue& config) {
   const ConfigValue* outer = config.find("model_type");
   const ConfigValue* inner = config.find("text_config.model_type");
   if (inner != nullptr) return inner->as_string() == "mistral4";
-  return outer == nullptr || outer->as_string() == "mistral4";
+  if (outer == nullptr || outer->as_string() == "mistral4") return true;
+  const ConfigValue* classes = config.find("architectures");
+  if (classes == nullptr) return false;
+  for (const ConfigValue& name : classes->items()) {
+    if (name.as_string() == k_architectures.front()) return true;
+  }
+  return false;
 }
 
 bool is_text_alone(const ConfigValue& config) {

@@ -93,6 +93,10 @@ Family qwen3_5(const Config& config, bool has_experts) {
   Family family;
   family.id = has_experts ? "qwen3_5_moe" : "qwen3_5";
   family.spellings = {{"model.language_model.", {{"model.lm_head.", "lm_head."}}},
+                      {"language_model.model.",
+                       {{"language_model.model.", "model.language_model."},
+                        {"language_model.lm_head.", "lm_head."},
+                        {"vision_tower.", "model.visual."}}},
                       {"model.", {{"model.lm_head.", "lm_head."}}}};
   family.lines = qwen_mtp(parts, has_experts) + std::vector<Line>{same("model.visual.*")};
   for (const std::string prefix : {"model.language_model.", "model."}) {
