@@ -137,6 +137,16 @@ const plan::KeyCoverage& Context::coverage() {
   return *coverage_;
 }
 
+const ReferenceSide& Context::reference_side() {
+  if (!reference_side_) {
+    reference_side_ = ask_reference(*this);
+    if (options.perturbation.reference_side) {
+      options.perturbation.reference_side(*reference_side_);
+    }
+  }
+  return *reference_side_;
+}
+
 const QuantizedState& Context::quantization() {
   if (!quantization_) {
     quantization_ = read_quantization(checkpoint, *keys_, options.calls);

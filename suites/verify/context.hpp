@@ -19,6 +19,7 @@
 #include "suites/verify/loads.hpp"
 #include "suites/verify/perturbation.hpp"
 #include "suites/verify/quantization.hpp"
+#include "suites/verify/reference_side.hpp"
 #include "suites/verify/scan.hpp"
 
 namespace weightproof::suites {
@@ -89,6 +90,8 @@ class Context {
   const plan::KeyCoverage& coverage();
   /// Which of those names are quantized, with their codecs; read on the first call.
   const QuantizedState& quantization();
+  /// What the reference finds; asked on the first call.
+  const ReferenceSide& reference_side();
   /// Why `keys()` may lack names that are in the checkpoint; empty where it is complete.
   const std::string& incomplete_keys_reason() const { return incomplete_keys_reason_; }
   /// "index.syntax" or the like where the index could not be used; empty otherwise.
@@ -115,6 +118,7 @@ class Context {
   std::string index_fault_;
   std::optional<QuantizedState> quantization_;
   std::optional<plan::KeyCoverage> coverage_;
+  std::optional<ReferenceSide> reference_side_;
   std::optional<ScanResult> scan_;
   std::optional<measure::Residency> residency_before_;
   double scan_seconds_ = 0;

@@ -40,16 +40,38 @@ CheckRecord family(Context& context) {
   CheckBuilder builder("keys.family");
   builder.examined(context.keys().size());
   const adapters::Detection& detection = context.detection;
+  std::string text;
   if (detection.family == nullptr) {
-    std::string why = detection.evidence.empty() ? context.no_schema_reason : detection.evidence;
-    return builder.note("no model family: every tensor is taken as it is (" + printable(why, 400) + ")");
+    const std::string why = detection.evidence.empty() ? context.no_schema_reason : detection.evidence;
+    text = "no model family: every tensor is taken as it is (" + printable(why, 400) + ")";
+  } else {
+    text = "family " + std::string(detection.family->name) + " (" + printable(detection.evidence, 400) + ")";
   }
-  std::string text = "family " + std::string(detection.family->name) + " (" + printable(detection.evidence, 400) + ")";
   if (context.form) {
     text += "; " + form_text(*context.form);
   }
   if (context.has_inferred_config) {
     text += "; no config.json: sizes and counts are those that the names show";
+  }
+  if (!context.incomplete_keys_reason().empty() && context.keys().size() == 0) {
+    return builder.note(text);
+  }
+  const ReferenceSide& theirs = context.reference_side();
+  if (!theirs.config_failure.empty()) {
+    return builder.note(text + "; the reference finds none: " + printable(theirs.config_failure, 400));
+  }
+  std::string evidence;
+  for (const std::string& line : theirs.evidence) {
+    evidence += (evidence.empty() ? "" : "; ") + line;
+  }
+  if (const std::string difference = disagreement(context, theirs); !difference.empty()) {
+    return builder.explanation(text + "; the reference: " + printable(evidence, 400))
+        .expected(theirs.family)
+        .actual(detection.family == nullptr ? std::string("identity") : std::string(detection.family->name))
+        .hint(
+            "one of two independent readings of config.json and names is wrong: report it with both; --family NAME "
+            "decides")
+        .fail(printable(difference, 400));
   }
   return builder.note(text);
 }

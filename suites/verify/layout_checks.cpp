@@ -3,7 +3,9 @@
 #include <array>
 
 #include "loader/plan/proof.hpp"
+#include "reference/failure.hpp"
 #include "suites/support/text.hpp"
+#include "suites/verify/mapping_parity.hpp"
 #include "suites/verify/records.hpp"
 #include "suites/verify/registry.hpp"
 
@@ -39,6 +41,72 @@ CheckRecord coverage(Context& context) {
       .fail(first.message());
 }
 
+// Beyond this many elements the corners of every view are compared instead of all.
+constexpr std::uint64_t k_parity_elements_max = 1U << 20U;
+
+// Why the reference has no mapping to compare with; empty where it has.
+std::string no_mapping(Context& context) {
+  if (!context.schema) {
+    return context.no_schema_reason;
+  }
+  if (!context.has_schema_shapes) {
+    return "there is no config.json to derive shapes from";
+  }
+  if (!context.quantization().undecodable.empty()) {
+    return "mappings are those of decoded weights, and these cannot be decoded: " + context.quantization().undecodable;
+  }
+  if (!context.incomplete_keys_reason().empty()) {
+    return context.incomplete_keys_reason();
+  }
+  if (!context.family_errors.empty()) {
+    return "the family refuses the names";
+  }
+  if (!context.coverage().is_complete() || !context.coverage().missing_allowed.empty() || context.has_subset()) {
+    return "mappings are compared where every tensor is there and known (keys.*)";
+  }
+  return context.reference_side().config_failure.empty() ? context.reference_side().names_failure
+                                                         : context.reference_side().config_failure;
+}
+
+CheckRecord mapping(Context& context) {
+  CheckBuilder builder("layout.mapping");
+  if (const std::string reason = no_mapping(context); !reason.empty()) {
+    return builder.skip(reason);
+  }
+  const ReferenceSide& theirs = context.reference_side();
+  if (!disagreement(context, theirs).empty()) {
+    return builder.skip("the reference reads another family or form (keys.family)");
+  }
+  const Schema& schema = *context.schema;
+  const bool is_small = native_element_count(schema) <= k_parity_elements_max;
+  try {
+    const auto decoded = decoded_tensors(context.quantization(), schema, context.keys());
+    reference::ModelOptions options;
+    if (context.options.perturbation.reference) {
+      context.options.perturbation.reference(options);
+    }
+    const reference::Mapping statement = reference::Mapping::build(
+        theirs.family, theirs.config.config, logical_keys(schema, context.keys(), decoded), options.mapping);
+    const MappingParity parity = compare_mappings(schema, context.keys(), context.coverage(), statement,
+                                                  is_small ? ParityDepth::every_element : ParityDepth::view_corners);
+    builder.examined(parity.elements + parity.passed_through);
+    builder.evidence("native_tensors", parity.native_tensors);
+    builder.evidence("depth", is_small ? "every element" : "corners of every view");
+    if (parity.is_equal()) {
+      return builder.pass();
+    }
+    for (const MappingDifference& difference : parity.differences) {
+      builder.subject(difference.key);
+    }
+    return builder.hint("a family description is wrong, here or in the reference: report it with config.json")
+        .fail(printable(parity.differences.front().key) + ": " + printable(parity.differences.front().message, 400) +
+              (parity.differences.size() > 1 ? " (and " + grouped(parity.differences.size() - 1) + " more of the kind)"
+                                             : std::string()));
+  } catch (const reference::Failure& failure) {
+    return builder.error(std::string("the reference cannot follow: ") + failure.what());
+  }
+}
+
 CheckRecord mixed(Context& context) {
   CheckBuilder builder("layout.mixed");
   const Error* error = context.family_error(ErrorCode::namespace_mixed);
@@ -51,7 +119,8 @@ CheckRecord mixed(Context& context) {
   return builder.examined(context.keys().size()).pass();
 }
 
-constexpr std::array k_checks = {VerifyCheck{"layout.coverage", &coverage}, VerifyCheck{"layout.mixed", &mixed}};
+constexpr std::array k_checks = {VerifyCheck{"layout.coverage", &coverage}, VerifyCheck{"layout.mapping", &mapping},
+                                 VerifyCheck{"layout.mixed", &mixed}};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 namespace weightproof::suites {
 
@@ -11,5 +12,11 @@ struct LoadRunDeleter {
   void operator()(LoadRun* run) const;
 };
 using LoadRunPointer = std::unique_ptr<LoadRun, LoadRunDeleter>;
+
+class Context;
+
+/// One digest over names, dtypes, shapes and bytes of all native tensors of one load of everything, in the order of
+/// their names. Throws what the load threw; Error(load_failed_partial) where nothing could be loaded.
+std::string loaded_digest(Context& context);
 
 }  // namespace weightproof::suites

@@ -26,6 +26,8 @@ struct ModelOptions;
 
 namespace weightproof::suites {
 
+struct ReferenceSide;
+
 struct Perturbation {
   /// The loader's bindings, after the family described them.
   std::function<Schema(const Schema&)> schema;
@@ -45,6 +47,8 @@ struct Perturbation {
   std::function<std::unique_ptr<storage::FileCalls>(storage::FileCalls&)> load_calls;
   /// The reference's own statement.
   std::function<void(reference::ModelOptions&)> reference;
+  /// What the reference finds in config and names.
+  std::function<void(ReferenceSide&)> reference_side;
 };
 
 }  // namespace weightproof::suites
