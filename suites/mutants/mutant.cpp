@@ -72,8 +72,8 @@ Fate run_mutant(const Mutant& mutant, FixtureShelf& shelf, unsigned threads) {
   const FixtureShelf::Item& item = shelf.get(mutant.fixture);
   VerifyOptions options;
   options.threads = threads;
-  options.perturbation = mutant.perturbation;
   options.family = mutant.family;
+  options.perturbation = mutant.perturbation;
   const reports::Report report = verify(item.path, options);
 
   Fate fate;
@@ -107,10 +107,11 @@ Fate run_mutant(const Mutant& mutant, FixtureShelf& shelf, unsigned threads) {
 }
 
 std::span<const MutantList> mutant_lists() {
-  static constexpr std::array k_lists = {MutantList{"execution", &execution_mutants},
-                                         MutantList{"resource", &resource_mutants},
-                                         MutantList{"reference", &reference_mutants},
-                                         MutantList{"way_back", &way_back_mutants}, MutantList{"file", &file_mutants}};
+  static constexpr std::array k_lists = {
+      MutantList{"execution", &execution_mutants}, MutantList{"resource", &resource_mutants},
+      MutantList{"reference", &reference_mutants}, MutantList{"way_back", &way_back_mutants},
+      MutantList{"mapping", &mapping_mutants},     MutantList{"file", &file_mutants},
+  };
   return k_lists;
 }
 

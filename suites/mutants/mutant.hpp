@@ -21,6 +21,7 @@ struct Mutant {
   std::string kind;                   ///< "execution", "reference", "resource", "mapping", "codec", "placement", "file"
   std::string fault;                  ///< one sentence: what is done wrong
   fixtures::GenerateOptions fixture;  ///< the sound checkpoint that it meets; `corrupt` for faults of files
+  std::string family = {};            ///< --family, where detection never answers with it
   Perturbation perturbation;
   /// A failing check must name one of these. Empty: those of the fixture's fault; where it has none either, whom the
   /// check blames does not matter (memory, files).
@@ -79,5 +80,7 @@ std::vector<Mutant> resource_mutants();
 std::vector<Mutant> file_mutants();
 std::vector<Mutant> reference_mutants();
 std::vector<Mutant> way_back_mutants();
+/// Families that bind wrongly: every operator on every family and form in which it moves an element.
+std::vector<Mutant> mapping_mutants();
 
 }  // namespace weightproof::suites

@@ -39,6 +39,7 @@ TEST_P(Mutants, MeetAFixtureWithoutFindings) {
   for (const Mutant& mutant : GetParam().make()) {
     Mutant none;
     none.fixture = mutant.fixture;
+    none.family = mutant.family;
     none.fixture.corrupt.clear();
     none.family = mutant.family;
     none.equivalent = "nothing is done wrong";
