@@ -21,7 +21,6 @@ struct Mutant {
   std::string kind;                   ///< "execution", "reference", "resource", "mapping", "codec", "placement", "file"
   std::string fault;                  ///< one sentence: what is done wrong
   fixtures::GenerateOptions fixture;  ///< the sound checkpoint that it meets; `corrupt` for faults of files
-  std::string family = {};            ///< --family, where detection never answers with it
   Perturbation perturbation;
   /// A failing check must name one of these. Empty: those of the fixture's fault; where it has none either, whom the
   /// check blames does not matter (memory, files).

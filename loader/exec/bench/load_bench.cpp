@@ -243,7 +243,7 @@ BENCHMARK(small_tensors)->ArgsProduct({{1, 2}, {2048, 2052}})->Iterations(k_roun
 /// Experts stored [out, in] into a stack of [in, out], against loading the same bytes as they are.
 void transposed_experts(benchmark::State& state) {
   const auto threads = static_cast<unsigned>(state.range(0));
-  constexpr std::uint64_t k_experts = 24, k_hidden = 2688, k_inner = 1856;
+  constexpr std::uint64_t k_experts = 12, k_hidden = 2688, k_inner = 1856;
   std::vector<storage::TensorSpec> specs;
   for (std::uint64_t e = 0; e < k_experts; ++e) {
     specs.push_back({"experts." + std::to_string(e) + ".up", DType::bf16, {k_inner, k_hidden}});
