@@ -95,6 +95,7 @@ class Mapping {
 
  private:
   friend class Assembly;
+  friend class AdapterAssembly;
   std::string family_, name_space_;
   std::vector<Key> keys_;
   std::vector<NativeTensor> natives_;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "reference/adapter.hpp"
+
 namespace weightproof::reference {
 namespace fs = std::filesystem;
 
@@ -120,15 +122,21 @@ const Json* ModelConfig::quantization() const {
   return inner && inner->is_object() ? inner : beside.is_object() ? &beside : nullptr;
 }
 
+namespace {
+
+/// Empty where there is no such file.
+std::string text_if_there(const fs::path& directory, const char* name) {
+  return fs::exists(directory / name) ? read_text(directory / name, 64u << 20) : std::string();
+}
+
+}  // namespace
+
 ModelConfig read_model_config(const fs::path& directory) {
-  const auto text_if_there = [&](const char* name) {
-    return fs::exists(directory / name) ? read_text(directory / name, 64u << 20) : std::string();
-  };
   ModelConfig described;
-  described.config = Config(text_if_there("config.json"));
+  described.config = Config(text_if_there(directory, "config.json"));
   for (const char* name : {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
     if (described.quantization()) break;
-    const std::string text = text_if_there(name);
+    const std::string text = text_if_there(directory, name);
     if (!text.empty()) described.beside = Config(text).root();
   }
   return described;
@@ -139,10 +147,29 @@ Model Model::open(const fs::path& path, const ModelOptions& options) {
   state->options = options;
   if (options.dtype && *options.dtype != Dtype::bf16 && *options.dtype != Dtype::f16 && *options.dtype != Dtype::f32)
     throw Failure("USAGE", "a model is asked for in BF16, F16 or F32");
-  state->checkpoint = Checkpoint::open(path);
-  ModelConfig described = read_model_config(state->checkpoint.directory());
+  const bool is_adapter = !options.base.empty();
+  state->checkpoint =
+      Checkpoint::open(is_adapter && fs::is_directory(path) ? path / "adapter_model.safetensors" : path);
+  const fs::path directory = state->checkpoint.directory();
+  ModelConfig described = read_model_config(directory);
   const Json* quantization = described.quantization();
   state->config = described.config;
+
+  if (is_adapter) {
+    ModelOptions base_options;
+    base_options.family = options.family;
+    const Model base = open(options.base, base_options);
+    state->detection = base.detection();
+    state->overlay = find_overlay(state->checkpoint, Config(), nullptr);
+    std::vector<Key> keys;
+    for (const Logical& tensor : state->overlay.tensors) keys.push_back({tensor.name, tensor.shape});
+    const Config stamp(text_if_there(directory, "automodel_peft_config.json"));
+    state->mapping = adapter_mapping(base.mapping(), Config(text_if_there(directory, "adapter_config.json")).root(),
+                                     stamp.exists() ? &stamp.root() : nullptr, std::move(keys));
+    state->blocks = std::make_unique<Blocks>(state->checkpoint, options.cache_bytes_max);
+    state->elements.resize(state->overlay.tensors.size());
+    return Model(std::move(state));
+  }
 
   std::vector<std::string> names;
   for (const TensorEntry& entry : state->checkpoint.tensors()) names.push_back(entry.key);

@@ -21,6 +21,7 @@ struct ModelOptions {
   std::optional<Dtype> dtype;  // BF16, F16 or F32 for every floating tensor; absent: as stored.
   std::string family;          // Empty: as detected. An id of family_ids(), in whichever form it is stored.
   MappingOptions mapping;
+  std::filesystem::path base;  // Not empty: the checkpoint is a low-rank adapter of the model there.
   std::uint64_t cache_bytes_max = 256u << 20;  // Of file blocks.
 };
 

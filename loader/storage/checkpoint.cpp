@@ -18,9 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 8> k_companions = {
-    "adapter_config.json",      "generation_config.json", "hf_quant_config.json", "params.json",
-    "preprocessor_config.json", "quant_config.json",      "quantize_config.json", "quantization_config.json"};
+constexpr std::array<std::string_view, 9> k_companions = {"adapter_config.json",
+                                                          "automodel_peft_config.json",
+                                                          "generation_config.json",
+                                                          "hf_quant_config.json",
+                                                          "params.json",
+                                                          "preprocessor_config.json",
+                                                          "quant_config.json",
+                                                          "quantize_config.json",
+                                                          "quantization_config.json"};
 
 // What became of one file.
 struct ShardOutcome {

@@ -36,6 +36,7 @@ VerifyOptions verify_options(const Arguments& arguments, Console& console) {
   options.allow_missing = arguments.texts("--allow-missing");
   options.expect_file = arguments.text("--expect");
   options.manifest_file = arguments.text("--manifest");
+  options.base = arguments.text("--base");
   options.is_strict = arguments.flag("--strict");
   options.against = arguments.text("--against");
   options.budget_bytes = arguments.bytes("--budget");

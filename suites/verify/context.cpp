@@ -27,11 +27,16 @@ ConfigValue without_tie_flag(const ConfigValue& config, bool is_top = true) {
 
 }  // namespace
 
-Context::Context(const VerifyOptions& given, const storage::Checkpoint& read) : options(given), checkpoint(read) {
+Context::Context(const VerifyOptions& given, const storage::Checkpoint& read, const storage::Checkpoint* base_read)
+    : options(given), checkpoint(read), base(base_read) {
   find_faults();
   collect_keys();
   if (!checkpoint.is_selected) {
     no_schema_reason = "no checkpoint could be selected (index.selection)";
+    return;
+  }
+  if (is_adapter(checkpoint)) {
+    find_adapter_schema();
     return;
   }
   const ConfigValue* config = checkpoint.config ? &*checkpoint.config : nullptr;
@@ -160,6 +165,24 @@ const QuantizedState& Context::quantization() {
     }
   }
   return *quantization_;
+}
+
+void Context::find_adapter_schema() {
+  adapter = read_adapter(checkpoint, base, options);
+  detection = adapter->detection;
+  if (!adapter->schema) {
+    no_schema_reason = !adapter->has_base ? "a low-rank adapter, and no base model is given (--base)"
+                                          : "the adapter could not be matched with its base (adapter.*)";
+    return;
+  }
+  schema = *adapter->schema;
+  const adapters::LoraLayout& layout = adapter->match->layout;
+  form.emplace();
+  form->name_space = layout.prefix;
+  form->expert_layout = layout.experts.empty() ? std::string() : std::string(to_string(layout.packing));
+  if (options.perturbation.schema) {
+    schema = options.perturbation.schema(*schema);
+  }
 }
 
 void Context::find_schema() {

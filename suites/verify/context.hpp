@@ -15,6 +15,7 @@
 #include "loader/plan/coverage.hpp"
 #include "loader/storage/checkpoint.hpp"
 #include "reports/finding.hpp"
+#include "suites/verify/adapter.hpp"
 #include "suites/verify/against.hpp"
 #include "suites/verify/loads.hpp"
 #include "suites/verify/perturbation.hpp"
@@ -33,6 +34,7 @@ struct VerifyOptions {
   std::string expect_file;
   std::string manifest_file;  ///< digests to compare with; empty: none
   std::string against;        ///< another checkpoint to compare with; empty: none
+  std::string base;           ///< --base: the model of an adapter, or what a result was merged from; empty: none
   bool is_strict = false;
   unsigned threads = 1;
   /// Memory that loads and what compares them may take; empty: a share of what is available.
@@ -52,10 +54,15 @@ struct FileFault {
 /// Built once for a run; checks read it. Not to be shared between threads.
 class Context {
  public:
-  Context(const VerifyOptions& options, const storage::Checkpoint& checkpoint);
+  /// `base`: the checkpoint of VerifyOptions::base, or null.
+  Context(const VerifyOptions& options, const storage::Checkpoint& checkpoint,
+          const storage::Checkpoint* base = nullptr);
 
   const VerifyOptions& options;
   const storage::Checkpoint& checkpoint;
+  const storage::Checkpoint* base;
+  /// Where a low-rank adapter is verified.
+  std::optional<AdapterState> adapter;
   adapters::Detection detection;
   std::optional<Form> form;
   std::optional<Schema> schema;
@@ -112,6 +119,7 @@ class Context {
   void find_faults();
   void collect_keys();
   void find_schema();
+  void find_adapter_schema();
   Catalog own_keys_;  ///< where the names are more than the catalog knows
   const Catalog* keys_ = &own_keys_;
   std::string incomplete_keys_reason_;

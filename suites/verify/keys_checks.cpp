@@ -16,6 +16,7 @@ using reports::CheckBuilder;
 using reports::CheckRecord;
 
 constexpr std::size_t k_pairs_shown = 3;
+constexpr const char* k_adapter_reason = "names and shapes of a low-rank adapter are judged by adapter.*";
 constexpr std::size_t k_pair_candidates = 512;
 
 std::string form_text(const Form& form) {
@@ -145,6 +146,9 @@ std::vector<std::string> keys_of(const Catalog& catalog, const std::vector<plan:
 
 CheckRecord missing(Context& context) {
   CheckBuilder builder("keys.missing");
+  if (context.adapter) {
+    return builder.skip(k_adapter_reason);
+  }
   if (const std::string reason = no_coverage(context); !reason.empty()) {
     return builder.skip(reason);
   }
@@ -184,6 +188,9 @@ bool is_orphan(Context& context, const std::string& key) {
 
 CheckRecord unexpected(Context& context) {
   CheckBuilder builder("keys.unexpected");
+  if (context.adapter) {
+    return builder.skip(k_adapter_reason);
+  }
   if (const std::string reason = no_coverage(context); !reason.empty()) {
     return builder.skip(reason);
   }
@@ -215,6 +222,9 @@ CheckRecord unexpected(Context& context) {
 
 CheckRecord shape(Context& context) {
   CheckBuilder builder("keys.shape");
+  if (context.adapter) {
+    return builder.skip(k_adapter_reason);
+  }
   if (!context.schema) {
     return builder.skip(context.no_schema_reason);
   }

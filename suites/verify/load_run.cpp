@@ -219,6 +219,9 @@ void Runner::execute() {
   try {
     reference::ModelOptions options;
     options.family = context_.options.family;
+    if (context_.adapter) {
+      options.base = context_.options.base;
+    }
     options.cache_bytes_max = shares_.cache;
     if (wrong_.reference) {
       wrong_.reference(options);

@@ -30,6 +30,7 @@ std::span<const VerifyCheck> io_checks();
 std::span<const VerifyCheck> mem_checks();
 std::span<const VerifyCheck> load_checks();
 std::span<const VerifyCheck> against_checks();
+std::span<const VerifyCheck> adapter_checks();
 
 /// All of the above.
 std::vector<VerifyCheck> all_verify_checks();

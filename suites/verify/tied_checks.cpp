@@ -2,6 +2,7 @@
 // tied.*: head and embedding. The config's flag says whether they are one tensor, the family says whether the flag may
 // say so, the files say what is stored.
 #include <array>
+#include <map>
 
 #include "suites/support/text.hpp"
 #include "suites/verify/pairs.hpp"
@@ -48,6 +49,9 @@ CheckRecord flag(Context& context) {
 
 CheckRecord head_missing(Context& context) {
   CheckBuilder builder("tied.head_missing");
+  if (context.adapter) {
+    return builder.skip("a low-rank adapter has no head of its own");
+  }
   if (const std::string reason = no_answer(context); !reason.empty()) {
     return builder.skip(reason);
   }
@@ -88,10 +92,58 @@ const plan::TieVerdict* stored_twice(Context& context) {
   return nullptr;
 }
 
+// Factors that an adapter stores twice and a group of experts holds once.
+CheckRecord shared_factors(Context& context) {
+  CheckBuilder builder("tied.mismatch");
+  const Schema& schema = *context.schema;
+  const auto& row_of = context.coverage().row_of;
+  const auto rows = context.keys().tensors();
+  std::map<std::pair<NativeId, std::uint64_t>, StoredId> primaries;
+  for (const Binding& binding : schema.bindings()) {
+    if (binding.kind == BindingKind::primary) {
+      primaries.emplace(std::pair(binding.native, binding.native_offset), binding.stored);
+    }
+  }
+  std::uint64_t compared = 0;
+  std::string message;
+  for (const Binding& binding : schema.bindings()) {
+    const auto primary = primaries.find({binding.native, binding.native_offset});
+    if (binding.kind != BindingKind::alias || primary == primaries.end() || row_of[binding.stored] == plan::k_no_row ||
+        row_of[primary->second] == plan::k_no_row) {
+      continue;
+    }
+    const StoredTensor& source = rows[row_of[primary->second]];
+    const StoredTensor& alias = rows[row_of[binding.stored]];
+    const PairComparison pair = compare_pair(context, source, alias);
+    if (!pair.undecided.empty()) {
+      return builder.skip(pair.undecided);
+    }
+    ++compared;
+    if (pair.is_equal) {
+      continue;
+    }
+    builder.subject(alias.key).code("TIED_VALUES_DIFFER");
+    if (message.empty()) {
+      builder.expected(pair.expected).actual(pair.actual);
+      message = printable(alias.key) + " should equal " + printable(source.key) + " (" + schema.rule(binding.rule) +
+                ") but differs: " + pair.difference;
+    }
+  }
+  if (compared == 0) {
+    return builder.skip("no factor is stored twice");
+  }
+  return builder.examined(compared)
+      .hint("experts in groups hold one factor A for gate and up: adapters trained with two cannot be loaded there")
+      .fail_if_subjects(message);
+}
+
 CheckRecord mismatch(Context& context) {
   CheckBuilder builder("tied.mismatch");
   if (const std::string reason = no_answer(context); !reason.empty()) {
     return builder.skip(reason);
+  }
+  if (context.adapter) {
+    return shared_factors(context);
   }
   if (context.schema->ties().empty()) {
     return builder.skip("head and embedding are two tensors");

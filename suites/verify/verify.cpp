@@ -67,6 +67,23 @@ void add_policies(const VerifyOptions& options, reports::Report& report) {
   fixed("duplicate JSON names", "rejected");
 }
 
+storage::Checkpoint open_base(const VerifyOptions& options) {
+  storage::SelectionOptions selection;
+  selection.calls = options.selection.calls;
+  try {
+    return storage::open_checkpoint(options.base, selection, options.threads);
+  } catch (Error& error) {
+    error.note("while opening the base model given by --base");
+    throw;
+  }
+}
+
+bool holds_bare_adapter(const storage::Checkpoint& checkpoint) {
+  return !checkpoint.is_selected &&
+         std::any_of(checkpoint.diagnostics.begin(), checkpoint.diagnostics.end(),
+                     [](const Diagnostic& row) { return row.code == to_string(ErrorCode::adapter_without_base); });
+}
+
 // What was loaded for the checks; null where nothing was, or it did not end.
 const LoadRun* finished_loads(const Context& context) {
   const LoadRun* run = context.loads.get();
@@ -159,9 +176,19 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
                                                        std::filesystem::path(options.expect_file).filename().string());
 
   measure::MemoryWatch watch(std::chrono::milliseconds(5));
-  const storage::Checkpoint checkpoint = storage::read_checkpoint(path, options.selection, options.threads);
+  storage::Checkpoint checkpoint = storage::read_checkpoint(path, options.selection, options.threads);
+  std::optional<storage::Checkpoint> base;
+  if (!options.base.empty()) {
+    base = open_base(options);
+    // A directory that holds nothing but an adapter: with a base it is one that can be judged.
+    if (holds_bare_adapter(checkpoint)) {
+      storage::SelectionOptions selection = options.selection;
+      selection.want_adapter = true;
+      checkpoint = storage::read_checkpoint(path, selection, options.threads);
+    }
+  }
   const double scan_s = seconds_since(start);
-  Context context(options, checkpoint);
+  Context context(options, checkpoint, base ? &*base : nullptr);
   for (const VerifyCheck& check : all_verify_checks()) {
     report.checks.push_back(run_check(check, context));
   }
