@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // An adapter's names and shapes against its base: which modules they are, and in which form.
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <map>
 #include <set>
 #include <unordered_map>
 
-#include "adapters/lora_targets_internal.hpp"
+#include "adapters/lora_internal.hpp"
 #include "loader/core/error.hpp"
 
 namespace weightproof::adapters {
 namespace {
 
-constexpr std::string_view k_prefix = "base_model.model.";
-constexpr std::string_view k_inner = ".base_layer";
-constexpr std::array<std::string_view, 5> k_factors = {"lora_A.weight", "lora_B.weight", "lora_embedding_A",
-                                                       "lora_embedding_B", "lora_magnitude_vector"};
-constexpr std::string_view k_file = "adapter_model.safetensors";
+using detail::k_lora_factors;
+using Place = detail::LoraPlace;
 
-bool is_magnitude(std::string_view factor) { return factor == k_factors[4]; }
-/// The factor beside the input, and the one beside the output.
-bool is_a(std::string_view factor) { return factor == k_factors[0] || factor == k_factors[2]; }
+constexpr std::string_view k_prefix = "base_model.model.";
+constexpr std::string_view k_file = "adapter_model.safetensors";
 
 [[noreturn]] void refuse_mixed(std::string what, std::string first, std::string second) {
   ErrorFacts facts;
@@ -32,157 +26,6 @@ bool is_a(std::string_view factor) { return factor == k_factors[0] || factor == 
   facts.hint = "save the adapter again with one tool";
   facts.check = "adapter.config";
   throw Error(ErrorCode::namespace_mixed, std::move(what), std::move(facts));
-}
-
-/// Where a key of a factor belongs.
-struct Place {
-  enum class Kind : std::uint8_t { none, linear, expert, packed } kind = Kind::none;
-  std::uint32_t index = 0;
-  std::uint64_t expert = 0;
-  enum class Matrix : std::uint8_t { gate, up, down } matrix = Matrix::gate;
-  bool is_inner = false;
-  bool is_native = false;  ///< spelled natively where the file's spelling is another
-};
-
-class Names {
- public:
-  explicit Names(const LoraBase& base) : base_(base) {
-    for (std::uint32_t i = 0; i < base.linears.size(); ++i) {
-      linears_.try_emplace(base.linears[i].stored, Entry{i, false});
-    }
-    for (std::uint32_t i = 0; i < base.linears.size(); ++i) {
-      linears_.try_emplace(base.linears[i].native, Entry{i, true});
-    }
-    for (std::uint32_t i = 0; i < base.experts.size(); ++i) {
-      parents_.try_emplace(base.experts[i].stored, Entry{i, false});
-    }
-    for (std::uint32_t i = 0; i < base.experts.size(); ++i) {
-      parents_.try_emplace(base.experts[i].native, Entry{i, true});
-    }
-  }
-
-  Place find(std::string_view module) const {
-    Place place;
-    if (const auto found = linears_.find(module); found != linears_.end()) {
-      place.kind = Place::Kind::linear;
-      place.index = found->second.index;
-      place.is_native = found->second.is_native;
-      return place;
-    }
-    place.is_inner = module.ends_with(k_inner);
-    const std::string_view parent = place.is_inner ? module.substr(0, module.size() - k_inner.size()) : module;
-    if (const auto found = parents_.find(parent); found != parents_.end()) {
-      place.kind = Place::Kind::packed;
-      place.index = found->second.index;
-      place.is_native = found->second.is_native;
-      return place;
-    }
-    return place.is_inner ? Place{} : find_expert(module);
-  }
-
- private:
-  struct Entry {
-    std::uint32_t index;
-    bool is_native;
-  };
-
-  Place find_expert(std::string_view module) const {
-    const std::size_t last = module.rfind('.');
-    if (last == std::string_view::npos || last == 0) return {};
-    const std::size_t before = module.rfind('.', last - 1);
-    if (before == std::string_view::npos) return {};
-    const std::string_view digits = module.substr(before + 1, last - before - 1);
-    const auto found = parents_.find(module.substr(0, before));
-    if (found == parents_.end() || digits.empty() || digits.size() > 9 || (digits[0] == '0' && digits.size() > 1)) {
-      return {};
-    }
-    Place place;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), place.expert);
-    const LoraExperts& experts = base_.experts[found->second.index];
-    if (error != std::errc() || end != digits.data() + digits.size() || place.expert >= experts.count) return {};
-    const std::string_view name = module.substr(last + 1);
-    const bool is_one_parent = experts.stored == experts.native;
-    const auto matrix = [&](std::string_view gate, std::string_view up, std::string_view down) {
-      if (experts.is_gated && name == gate) return std::optional(Place::Matrix::gate);
-      if (name == up) return std::optional(Place::Matrix::up);
-      return name == down ? std::optional(Place::Matrix::down) : std::nullopt;
-    };
-    auto is = found->second.is_native && !is_one_parent ? std::nullopt : matrix(experts.gate, experts.up, experts.down);
-    if (!is && (found->second.is_native || is_one_parent)) {
-      is = matrix("gate_proj", "up_proj", "down_proj");
-      place.is_native = true;
-    }
-    if (!is) return {};
-    place.kind = Place::Kind::expert;
-    place.index = found->second.index;
-    place.matrix = *is;
-    return place;
-  }
-
-  const LoraBase& base_;
-  std::unordered_map<std::string_view, Entry> linears_;
-  std::unordered_map<std::string_view, Entry> parents_;
-};
-
-/// For which generation a packed tensor's shape speaks.
-struct Votes {
-  std::vector<std::string> old_keys;
-  std::vector<std::string> new_keys;
-
-  void add(const LoraExperts& experts, bool is_input, bool is_factor_a, const StoredTensor& row) {
-    if (!row.is_described || row.shape.rank() != 2) return;
-    // What lies beside the ranks: the axis of features. Old files have inputs and outputs changed over.
-    const std::uint64_t in = is_input ? experts.input : experts.width;
-    const std::uint64_t out = is_input ? experts.rows() : experts.input;
-    const std::uint64_t features = is_factor_a ? row.shape[1] : row.shape[0];
-    if (in == out) return;
-    if (features == (is_factor_a ? in : out)) new_keys.emplace_back(row.key);
-    if (features == (is_factor_a ? out : in)) old_keys.emplace_back(row.key);
-  }
-};
-
-[[noreturn]] void refuse_layout(std::string message, std::string expected, std::string actual,
-                                std::vector<std::string> keys, std::string file) {
-  ErrorFacts facts;
-  facts.file = std::move(file);
-  facts.keys = std::move(keys);
-  facts.expected = std::move(expected);
-  facts.actual = std::move(actual);
-  facts.hint =
-      "state paramwrapper_layout (\"peft-0.18\" or \"peft-0.19.1\") in automodel_peft_config.json as the tool that "
-      "wrote "
-      "the adapter packs its experts, or write the adapter again";
-  throw Error(ErrorCode::adapter_layout_undecided, std::move(message), std::move(facts));
-}
-
-LoraPacking decide(const Votes& votes, const std::optional<std::string>& stamp, const std::string& some_key) {
-  constexpr const char* stamp_file = "automodel_peft_config.json";
-  const std::string k_old(to_string(LoraPacking::peft_0_18));
-  const std::string k_new(to_string(LoraPacking::peft_0_19_1));
-  if (stamp && *stamp != k_old && *stamp != k_new) {
-    refuse_layout("the stamp paramwrapper_layout names no known order of packed experts", k_old + " or " + k_new,
-                  *stamp, {stamp_file, some_key}, stamp_file);
-  }
-  if (!votes.old_keys.empty() && !votes.new_keys.empty()) {
-    refuse_layout("shapes of packed experts contradict each other: some are of the older generation, some of the newer",
-                  "one generation", votes.old_keys[0] + " is " + k_old + ", " + votes.new_keys[0] + " is " + k_new,
-                  {votes.old_keys[0], votes.new_keys[0]}, std::string(k_file));
-  }
-  const bool has_votes = !votes.old_keys.empty() || !votes.new_keys.empty();
-  const LoraPacking voted = votes.old_keys.empty() ? LoraPacking::peft_0_19_1 : LoraPacking::peft_0_18;
-  if (!has_votes && !stamp) {
-    refuse_layout("packed experts could be of either generation: no shape tells, and there is no stamp",
-                  "a stamp paramwrapper_layout", "none", {some_key}, std::string(k_file));
-  }
-  if (!stamp) return voted;
-  const LoraPacking stamped = *stamp == k_old ? LoraPacking::peft_0_18 : LoraPacking::peft_0_19_1;
-  if (has_votes && voted != stamped) {
-    std::vector<std::string> keys = votes.old_keys.empty() ? votes.new_keys : votes.old_keys;
-    keys.emplace_back(stamp_file);
-    refuse_layout("the stamp paramwrapper_layout contradicts the shapes of packed experts", *stamp,
-                  std::string(to_string(voted)) + " by " + keys.front(), keys, stamp_file);
-  }
-  return stamped;
 }
 
 class Matcher {
@@ -246,8 +89,8 @@ class Matcher {
     const Place place = names_.find(key.module);
     bool& is_matched = modules_[std::string(key.module)];
     is_matched = is_matched || place.kind != Place::Kind::none;
-    out_.layout.has_magnitudes = out_.layout.has_magnitudes || is_magnitude(key.factor);
-    if (is_magnitude(key.factor) && !config_.use_dora) out_.untargeted.emplace_back(row.key);
+    out_.layout.has_magnitudes = out_.layout.has_magnitudes || detail::is_magnitude(key.factor);
+    if (detail::is_magnitude(key.factor) && !config_.use_dora) out_.untargeted.emplace_back(row.key);
     switch (place.kind) {
       case Place::Kind::none:
         out_.unmatched.emplace_back(row.key);
@@ -321,17 +164,17 @@ class Matcher {
   }
 
   void decide_packing() {
-    Votes votes;
+    detail::LoraVotes votes;
     std::string some_key;
     for (std::size_t i = 0; i < experts_.size(); ++i) {
       for (const auto& [place, row] : experts_[i].packed) {
         const LoraKey key = lora_key(row->key);
         if (some_key.empty()) some_key = std::string(row->key);
-        votes.add(base_.experts[i], is_input(base_.experts[i], place.is_inner), is_a(key.factor), *row);
+        votes.add(base_.experts[i], is_input(base_.experts[i], place.is_inner), detail::is_factor_a(key.factor), *row);
       }
     }
     if (some_key.empty()) return;
-    out_.layout.packing = decide(votes, config_.packing_stamp, some_key);
+    out_.layout.packing = detail::decide_packing(votes, config_.packing_stamp, some_key);
     out_.votes = votes.old_keys.size() + votes.new_keys.size();
     out_.is_stamped = config_.packing_stamp.has_value();
   }
@@ -342,8 +185,8 @@ class Matcher {
     std::set<std::uint64_t> expert_ranks;
     const auto add = [](std::set<std::uint64_t>& ranks, const StoredTensor& row, std::uint64_t count) {
       const LoraKey key = lora_key(row.key);
-      if (is_magnitude(key.factor) || !row.is_described || row.shape.rank() != 2 || count == 0) return;
-      const std::uint64_t extent = row.shape[is_a(key.factor) ? 0 : 1];
+      if (detail::is_magnitude(key.factor) || !row.is_described || row.shape.rank() != 2 || count == 0) return;
+      const std::uint64_t extent = row.shape[detail::is_factor_a(key.factor) ? 0 : 1];
       ranks.insert(extent % count == 0 && extent / count <= LoraConfig::k_rank_max ? extent / count : 0);
     };
     for (const LinearFound& found : linears_) {
@@ -396,8 +239,8 @@ class Matcher {
 
   void find_absent() {
     const auto add = [&](const std::string& module, bool is_embedding) {
-      out_.absent.push_back(out_.layout.prefix + module + "." + std::string(k_factors[is_embedding ? 2 : 0]));
-      out_.absent.push_back(out_.layout.prefix + module + "." + std::string(k_factors[is_embedding ? 3 : 1]));
+      out_.absent.push_back(out_.layout.prefix + module + "." + std::string(k_lora_factors[is_embedding ? 2 : 0]));
+      out_.absent.push_back(out_.layout.prefix + module + "." + std::string(k_lora_factors[is_embedding ? 3 : 1]));
     };
     for (std::uint32_t i = 0; i < linears_.size(); ++i) {
       const LoraLinear& linear = base_.linears[i];
@@ -420,7 +263,8 @@ class Matcher {
     if (first_single_ == nullptr) {
       const bool wants_input = targets_.asks_packed_input(experts);
       const bool wants_output = targets_.asks_packed_output(experts);
-      if (wants_input && !has_input) add(parent + (wants_output ? std::string(k_inner) : std::string()), false);
+      if (wants_input && !has_input)
+        add(parent + (wants_output ? std::string(detail::k_lora_inner) : std::string()), false);
       if (wants_output && !has_output) add(parent, false);
     }
     if (first_packed_ != nullptr) return;
@@ -446,7 +290,7 @@ class Matcher {
   const LoraConfig& config_;
   const Catalog& adapter_;
   detail::LoraTargets targets_;
-  Names names_;
+  detail::LoraNames names_;
   LoraMatch out_;
   std::vector<LinearFound> linears_;
   std::vector<ExpertsFound> experts_;
@@ -474,7 +318,7 @@ std::string_view to_string(LoraPacking packing) {
 }
 
 LoraKey lora_key(std::string_view key) {
-  for (const std::string_view factor : k_factors) {
+  for (const std::string_view factor : k_lora_factors) {
     if (key.size() > factor.size() + 1 && key.ends_with(factor) && key[key.size() - factor.size() - 1] == '.') {
       return {key.substr(0, key.size() - factor.size() - 1), factor};
     }

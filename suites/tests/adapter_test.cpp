@@ -3,6 +3,7 @@
 // noticed by its check and blamed on its tensor; merged results are held against their base.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 
 #include "fixtures/adapter.hpp"
@@ -249,6 +250,92 @@ TEST_P(AdapterFaults, AreNoticedAndNamed) {
 INSTANTIATE_TEST_SUITE_P(All, AdapterFaults,
                          testing::ValuesIn(fixtures::adapter_faults().begin(), fixtures::adapter_faults().end()),
                          [](const auto& row) { return std::string(row.param.name); });
+
+// The same schema with some bindings elsewhere.
+Schema moved_bindings(const Schema& schema, const std::function<void(const Schema&, Binding, View&, View&)>& move) {
+  SchemaBuilder builder(std::string(schema.family()));
+  for (const NativeTensor& tensor : schema.native_tensors()) {
+    builder.native(tensor.key, schema.shape_of(tensor));
+  }
+  for (const LogicalTensor& tensor : schema.stored_tensors()) {
+    builder.stored(tensor.key, schema.shape_of(tensor));
+  }
+  for (const Binding& binding : schema.bindings()) {
+    View stored = schema.stored_view(binding);
+    View native = schema.native_view(binding);
+    move(schema, binding, stored, native);
+    if (binding.kind == BindingKind::primary) {
+      builder.bind(binding.stored, stored, binding.native, native);
+    } else {
+      builder.alias(binding.stored, stored, binding.native, native, schema.rule(binding.rule));
+    }
+  }
+  return std::move(builder).finish();
+}
+
+struct WrongPlace {
+  const char* name;
+  AdapterForm form;
+  const char* native;  ///< ending of the tensor that must be named
+  void (*move)(const Schema&, Binding, View&, View&);
+};
+void PrintTo(const WrongPlace& row, std::ostream* out) { *out << row.name; }
+
+bool is_of(const Schema& schema, const Binding& binding, std::string_view native) {
+  return schema.native_tensors()[binding.native].key.ends_with(native);
+}
+
+void count_columns_by_expert(const Schema& schema, Binding binding, View& stored, View&) {
+  const LogicalTensor& tensor = schema.stored_tensors()[binding.stored];
+  if (stored.rank() != 3 || !tensor.key.ends_with(".lora_B.weight")) return;
+  const std::uint64_t rank = stored.extents()[1];
+  const std::uint64_t experts = stored.extents()[2];
+  stored = View::whole(schema.shape_of(tensor)).unflatten(1, {experts, rank}).permute({0, 2, 1});
+}
+void exchange_gate_and_up(const Schema& schema, Binding binding, View&, View& native) {
+  const Shape& shape = schema.shape_of(schema.native_tensors()[binding.native]);
+  if (!is_of(schema, binding, "lora_gate_and_up_B")) return;
+  const std::uint64_t half = shape[2] / 2;
+  const std::uint64_t offset = native.offset();
+  native = View(offset % shape[2] < half ? offset + half : offset - half, native.layout());
+}
+void exchange_first_experts(const Schema& schema, Binding binding, View&, View& native) {
+  const Shape& shape = schema.shape_of(schema.native_tensors()[binding.native]);
+  if (!is_of(schema, binding, "lora_down_A")) return;
+  const std::uint64_t each = shape[1] * shape[2];
+  const std::uint64_t expert = native.offset() / each;
+  if (expert < 2) native = View(native.offset() + each - 2 * each * expert, native.layout());
+}
+
+class AdapterMutants : public testing::TestWithParam<WrongPlace> {};
+
+// The loader's bindings go astray, the files are sound: the reference sees it and names the factor.
+TEST_P(AdapterMutants, AreKilledByName) {
+  const WrongPlace& row = GetParam();
+  const TemporaryDirectory directory;
+  AdapterOptions options;
+  options.base.family = "qwen3_moe";
+  options.base.preset = "tiny";
+  options.form = row.form;
+  fixtures::generate(options.base, directory / "base");
+  fixtures::generate_adapter(options, directory / "adapter");
+  VerifyOptions wrong = with_base(directory / "base");
+  wrong.perturbation.schema = [&row](const Schema& schema) { return moved_bindings(schema, row.move); };
+  const reports::Report report = verify(directory / "adapter", wrong);
+  const reports::CheckRecord& record = record_of(report, "value.exact");
+  EXPECT_EQ(record.status, Status::fail) << record.reason << record.message;
+  EXPECT_TRUE(names(record, std::string("model.layers.1.mlp.experts.") + row.native))
+      << testing::PrintToString(record.subjects);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, AdapterMutants,
+    testing::Values(
+        WrongPlace{"old_columns_by_expert", AdapterForm::packed_old, "lora_down_A", &count_columns_by_expert},
+        WrongPlace{"new_columns_by_expert", AdapterForm::packed_new, "lora_down_B", &count_columns_by_expert},
+        WrongPlace{"gate_and_up_exchanged", AdapterForm::per_expert, "lora_gate_and_up_B", &exchange_gate_and_up},
+        WrongPlace{"experts_exchanged", AdapterForm::per_expert, "lora_down_A", &exchange_first_experts}),
+    [](const auto& row) { return std::string(row.param.name); });
 
 TEST(AdapterChecks, MatchedAndTotalModulesAreTold) {
   const TemporaryDirectory directory;
