@@ -74,14 +74,21 @@ bool has_architecture(const Config& config, const std::string& name) {
 
 // The prefix in front of "layers.#." that most keys have.
 std::string common_prefix(const std::vector<std::string>& keys) {
-  std::string best;
-  std::ptrdiff_t most = 0;
-  for (const char* prefix : {"model.", "model.language_model.", "language_model.model.", ""}) {
-    const auto count =
-        std::count_if(keys.begin(), keys.end(), [&](const std::string& key) { return is_layer_key(key, prefix); });
-    if (count > most) best = prefix;
-    most = std::max(most, count);
+  std::map<std::string, std::size_t> counts;
+  for (const std::string& key : keys) {
+    for (std::size_t at = key.find("layers."); at != std::string::npos; at = key.find("layers.", at + 1)) {
+      if ((at > 0 && key[at - 1] != '.') || !is_layer_key(key, key.substr(0, at))) continue;
+      ++counts[key.substr(0, at)];
+      break;
+    }
   }
+  std::string best;
+  std::size_t most = 0;
+  for (const auto& [prefix, count] : counts)
+    if (count > most) {
+      best = prefix;
+      most = count;
+    }
   return best;
 }
 
