@@ -63,6 +63,7 @@ TEST(Mapping, ClassesAndNamesDecideWhereTheTypeDoesNot) {
   EXPECT_EQ(by_class(R"({"model_type":"kimi_k2"})"), "deepseek_v3");
   int told = 0;
   for (const SmallModel& model : small_models()) {
+    if (model.family == "dense_combined") continue;  // By request only.
     const std::string found = family_of_model(Config(), names_of(model.keys));
     // Their text parts have the very names of another family.
     static const std::map<std::string, std::string> twins{
