@@ -210,9 +210,8 @@ std::vector<Probe> probes_of(const Scheme& scheme, std::span<const Component> co
   if (scheme.id == "bnb8") add(Role::weight_format, 16, "layout of the int8 codes");
   if (scheme.id == "ct_pack") add(Role::weight_shape, 64, "true shape of the packed weight");
   if (scheme.id == "ct_pack" || scheme.id == "gptq") add(Role::group_index, 16u << 20, "group of each input column");
-  // A symmetric file that says version 1 may hold version 2's zero points: all of them tell.
-  if (scheme.id == "gptq" && scheme.is_symmetric && scheme.version == 1)
-    add(Role::zero_point, 64u << 20, "version of the zero points");
+  // A symmetric file may say one version and hold the other's zero points: all of them tell.
+  if (scheme.id == "gptq" && scheme.is_symmetric) add(Role::zero_point, 64u << 20, "version of the zero points");
   return probes;
 }
 

@@ -78,6 +78,40 @@ class ColumnPackedCodec final : public Codec {
       }
   }
 
+  bool encode(const Box& aligned, std::span<const std::span<const std::byte>> parts, std::span<const float> values,
+              std::byte* weight_out) const override {
+    if (aligned.is_empty()) return true;
+    const Ranges box = ranges_of(aligned);
+    const Range outs = box.rows;
+    const Range ins = box.cols;
+    const Range groups = group_range(ins);
+    const Range zeros = zero_bytes(outs);
+    const Range words = word_rows(ins);
+    const int most = (1 << scheme().bits) - 1;
+    std::fill_n(weight_out, is_awq_ ? ins.size() * outs.size() / 2 : words.size() * outs.size() * 4, std::byte{0});
+    std::size_t i = 0;
+    for (std::uint64_t o = outs.begin; o < outs.end; ++o)
+      for (std::uint64_t in = ins.begin; in < ins.end; ++in, ++i) {
+        const std::uint64_t g = group_of(in) - groups.begin;
+        const float scale =
+            scale_at(components()[scale_].dtype, parts[scale_].data(), g * outs.size() + o - outs.begin);
+        const int z = zero_ == SIZE_MAX ? 1 << (scheme().bits - 1)
+                                        : zero_point(parts[zero_].data() + g * zeros.size(), o, outs, zeros);
+        const auto q = static_cast<std::uint32_t>(difference_of(values[i], scale, -z, most - z) + z);
+        if (is_awq_) {
+          std::byte* word = weight_out + (in - ins.begin) * (outs.size() / 2) + (o - outs.begin) / 8 * 4;
+          set_field_at(word, 4 * k_awq_field[o % 8], 4, q);
+        } else {
+          for (unsigned k = 0; k < scheme().bits; ++k) {  // one bit at a time: fields may lie in two words
+            const std::uint64_t bit = in * scheme().bits + k;
+            std::byte* word = weight_out + ((bit / 32 - words.begin) * outs.size() + o - outs.begin) * 4;
+            set_field_at(word, bit % 32, 1, q >> k);
+          }
+        }
+      }
+    return true;
+  }
+
  private:
   std::uint64_t group_of(std::uint64_t in) const { return group_index_.empty() ? in / group_ : group_index_[in]; }
   Range group_range(Range ins) const {
@@ -188,9 +222,11 @@ std::unique_ptr<const Codec> make_column_packed_codec(const Scheme& stated, std:
   if (!is_awq) {
     const std::vector<Probe> probes = probes_of(stated, components);
     for (std::size_t p = 0; p < probes.size(); ++p)
-      if (components[probes[p].component].role == Role::zero_point &&
-          all_fields_are(probe_bytes[p], scheme.bits, 1u << (scheme.bits - 1)))
-        scheme.version = 2;
+      if (components[probes[p].component].role == Role::zero_point) {
+        const std::uint32_t middle = 1u << (scheme.bits - 1);
+        if (all_fields_are(probe_bytes[p], scheme.bits, middle)) scheme.version = 2;
+        if (all_fields_are(probe_bytes[p], scheme.bits, middle - 1)) scheme.version = 1;
+      }
     for (std::size_t p = 0; p < probes.size(); ++p) {
       const Component& index = components[probes[p].component];
       if (index.role != Role::group_index) continue;

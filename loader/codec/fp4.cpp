@@ -70,6 +70,39 @@ class NibbleCodec final : public Codec {
     }
   }
 
+  /// NaN has no code: where the scale is not NaN itself, a NaN is refused.
+  bool encode(const Box& aligned, std::span<const std::span<const std::byte>> parts, std::span<const float> values,
+              std::byte* weight_out) const override {
+    if (aligned.is_empty()) return true;
+    const Ranges box = ranges_of(aligned);
+    std::size_t i = 0;
+    for (std::uint64_t lead = box.lead.begin; lead < box.lead.end; ++lead) {
+      const float global = global_ == SIZE_MAX ? 1.0f
+                                               : scale_at(DType::f32, parts[global_].data(),
+                                                          global_per_lead_ ? lead - box.lead.begin : 0);
+      for (std::uint64_t row = box.rows.begin; row < box.rows.end; ++row)
+        for (std::uint64_t col = box.cols.begin; col < box.cols.end; ++col, ++i) {
+          float scale = 1.0f;
+          if (kind_ != Kind::plain) {
+            const auto code = std::to_integer<std::uint8_t>(parts[scale_][grid_.window_index(box, lead, row, col)]);
+            const float first = float_of_bits(kind_ == Kind::mx ? e8m0_to_f32_bits(code) : e4m3fn_to_f32_bits(code));
+            scale = kind_ == Kind::mx            ? first
+                    : kind_ == Kind::nv_multiply ? multiply_f32(first, global)
+                                                 : first / global;
+          }
+          const std::uint32_t bits = bits_of_float(values[i]);
+          if (is_nan_bits(bits) && !is_nan_bits(bits_of_float(scale)))
+            throw Error(ErrorCode::nan_not_encodable, components()[weight_].key + " holds NaN, which E2M1 cannot",
+                        {.keys = {components()[weight_].key}, .expected = "numbers", .actual = "NaN"});
+          const std::uint32_t ratio = bits_of_float(values[i] / scale);
+          const std::uint8_t code = is_nan_bits(ratio) ? std::uint8_t{0} : f32_bits_to_e2m1(ratio);
+          std::byte& byte = weight_out[i / 2];
+          byte = i % 2 == 0 ? static_cast<std::byte>(code) : byte | static_cast<std::byte>(code << 4);
+        }
+    }
+    return true;
+  }
+
  private:
   static void decode_plain_row(const std::uint8_t* codes, std::uint64_t cols, DType target, std::byte* out,
                                std::uint64_t element) {

@@ -68,7 +68,39 @@ class ByteCodec final : public Codec {
     }
   }
 
+  bool encode(const Box& aligned, std::span<const std::span<const std::byte>> parts, std::span<const float> values,
+              std::byte* weight_out) const override {
+    if (aligned.is_empty()) return true;
+    const Ranges box = ranges_of(aligned);
+    std::size_t i = 0;
+    for (std::uint64_t lead = box.lead.begin; lead < box.lead.end; ++lead)
+      for (std::uint64_t row = box.rows.begin; row < box.rows.end; ++row)
+        for (std::uint64_t col = box.cols.begin; col < box.cols.end; ++col, ++i) {
+          const float scale = scale_ == SIZE_MAX ? 1.0f
+                                                 : scale_at(components()[scale_].dtype, parts[scale_].data(),
+                                                            grid_.window_index(box, lead, row, col));
+          weight_out[i] = static_cast<std::byte>(code_of(values[i], scale));
+        }
+    return true;
+  }
+
  private:
+  std::uint8_t code_of(float value, float scale) const {
+    if (format_ == ByteFormat::int8) return static_cast<std::uint8_t>(difference_of(value, scale, -128, 127));
+    std::uint32_t bits = bits_of_float(value / scale);
+    if (is_nan_bits(bits) && !is_nan_bits(bits_of_float(value))) bits = 0;  // a scale of zero tells nothing
+    switch (format_) {
+      case ByteFormat::e5m2:
+        return f32_bits_to_e5m2(bits, false);
+      case ByteFormat::e4m3fnuz:
+        return f32_bits_to_e4m3fnuz(bits, true);
+      case ByteFormat::e5m2fnuz:
+        return f32_bits_to_e5m2fnuz(bits, true);
+      default:
+        return f32_bits_to_e4m3fn(bits, true);
+    }
+  }
+
   /// End of the block that holds `at`, or of the box.
   static std::uint64_t edge_after(std::uint64_t at, std::uint64_t block, std::uint64_t end) {
     return block == UINT64_MAX ? end : std::min(end, (at / block + 1) * block);

@@ -3,6 +3,7 @@
 // reading scales of any dtype from bytes that have no alignment.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -94,6 +95,21 @@ inline std::uint32_t field_at(const std::byte* bytes, std::uint64_t position, un
   std::uint32_t word = 0;
   for (std::uint64_t i = first; i <= last; ++i) word |= std::to_integer<std::uint32_t>(bytes[i]) << (8 * (i - first));
   return (word >> (position % 8)) & ((1u << bits) - 1u);
+}
+
+/// Sets such a field in bytes that hold zeros there.
+inline void set_field_at(std::byte* bytes, std::uint64_t position, unsigned bits, std::uint32_t value) {
+  const std::uint32_t word = (value & ((1u << bits) - 1u)) << (position % 8);
+  const std::uint64_t first = position / 8;
+  const std::uint64_t last = (position + bits - 1) / 8;
+  for (std::uint64_t i = first; i <= last; ++i) bytes[i] |= static_cast<std::byte>(word >> (8 * (i - first)));
+}
+
+/// The integer difference that a value is under a scale: to nearest even, 0 where the scale tells nothing.
+inline int difference_of(float value, float scale, int least, int most) {
+  const float ratio = value / scale;
+  if (!(ratio > static_cast<float>(least))) return is_nan_bits(bits_of_float(ratio)) ? 0 : least;
+  return ratio >= static_cast<float>(most) ? most : static_cast<int>(std::nearbyintf(ratio));
 }
 
 inline std::uint64_t ceil_div(std::uint64_t a, std::uint64_t b) { return b == 0 ? 0 : a / b + (a % b != 0 ? 1 : 0); }

@@ -93,7 +93,53 @@ class RowPackedCodec final : public Codec {
       }
   }
 
+  bool encode(const Box& aligned, std::span<const std::span<const std::byte>> parts, std::span<const float> values,
+              std::byte* weight_out) const override {
+    if (aligned.is_empty()) return true;
+    const Ranges box = ranges_of(aligned);
+    const Ranges scales = scale_ranges(box);
+    const int least = -(1 << (packing_.bits - 1));
+    const int most = (1 << (packing_.bits - 1)) - 1;
+    std::fill_n(weight_out, weight_bytes(box), std::byte{0});
+    std::size_t i = 0;
+    for (std::uint64_t lead = box.lead.begin; lead < box.lead.end; ++lead)
+      for (std::uint64_t row = box.rows.begin; row < box.rows.end; ++row)
+        for (std::uint64_t col = box.cols.begin; col < box.cols.end; ++col, ++i) {
+          const std::uint64_t scale_col = grid_.block_cols == 0 ? 0 : group_of(col) * grid_.block_cols;
+          const float scale = scale_at(components()[scale_].dtype, parts[scale_].data(),
+                                       grid_.window_index(scales, lead, row, scale_col));
+          const int zero = zero_at(parts, box, scales, lead, row, scale_col);
+          const int q = difference_of(values[i], scale, least - zero, most - zero) + zero;
+          set_code(weight_out, box, lead, row, col, q);
+        }
+    return true;
+  }
+
  private:
+  std::uint64_t weight_bytes(const Ranges& box) const {
+    const std::uint64_t rows = box.lead.size() * box.rows.size();
+    if (packing_.weight == Packing::Weight::output_nibbles) return rows / 2 * box.cols.size();
+    return rows * byte_range(box.cols).size();
+  }
+
+  void set_code(std::byte* bytes, const Ranges& box, std::uint64_t lead, std::uint64_t row, std::uint64_t col,
+                int q) const {
+    const std::uint64_t row_index = (lead - box.lead.begin) * box.rows.size() + row - box.rows.begin;
+    if (packing_.weight == Packing::Weight::int8) {
+      bytes[row_index * box.cols.size() + col - box.cols.begin] = static_cast<std::byte>(q);
+    } else if (packing_.weight == Packing::Weight::output_nibbles) {
+      const std::uint64_t at = row_index / 2 * box.cols.size() + col - box.cols.begin;
+      bytes[at] |= static_cast<std::byte>((static_cast<unsigned>(q) & 15u) << (row % 2 == 0 ? 0 : 4));
+    } else {
+      const Range window = byte_range(box.cols);
+      const std::uint64_t bit = packing_.weight == Packing::Weight::words
+                                    ? col * packing_.bits
+                                    : col / fields_per_word() * 32 + col % fields_per_word() * packing_.bits;
+      set_field_at(bytes + row_index * window.size(), bit - window.begin * 8, packing_.bits,
+                   static_cast<std::uint32_t>(q + (1 << (packing_.bits - 1))));
+    }
+  }
+
   std::uint64_t fields_per_word() const { return 32 / packing_.bits; }
 
   /// Bytes of a row that hold the columns; columns lie on the granule, or end the row.
