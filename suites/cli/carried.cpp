@@ -45,33 +45,39 @@ bool is_weight_file(const std::string& name) {
 
 }  // namespace
 
-ConfigValue edited_config(const ConfigValue& config, std::optional<DType> dtype, bool is_decoded) {
+ConfigValue edited_config(const ConfigValue& config, std::optional<DType> dtype, bool is_decoded,
+                          const std::string& quantization) {
   ConfigValue::Object members;
   for (const auto& [name, value] : config.members()) {
-    if (is_decoded && (name == "quantization_config" || name == "quantization" || name == "compression_config")) {
+    const bool is_replaced = is_decoded || !quantization.empty();
+    if (is_replaced && (name == "quantization_config" || name == "quantization" || name == "compression_config")) {
       continue;
     }
     if (dtype && (name == "torch_dtype" || name == "dtype") && value.is_string()) {
       members.emplace_back(name, ConfigValue(std::string(config_name(*dtype))));
     } else if ((name == "text_config" || name == "llm_config") && value.is_object()) {
-      members.emplace_back(name, edited_config(value, dtype, is_decoded));
+      members.emplace_back(name, edited_config(value, dtype, is_replaced));
     } else {
       members.emplace_back(name, value);
     }
   }
+  if (!quantization.empty()) {
+    members.emplace_back("quantization_config", ConfigValue::parse(quantization, "quantization_config"));
+  }
   return ConfigValue(std::move(members));
 }
 
-std::string edited_config_text(const ConfigValue& config, std::optional<DType> dtype, bool is_decoded) {
+std::string edited_config_text(const ConfigValue& config, std::optional<DType> dtype, bool is_decoded,
+                               const std::string& quantization) {
   std::string text;
   JsonWriter json([&text](std::string_view part) { text += part; });
-  write_value(json, edited_config(config, dtype, is_decoded));
+  write_value(json, edited_config(config, dtype, is_decoded, quantization));
   json.flush();
   return text + '\n';
 }
 
 std::vector<save::CarriedFile> carried_files(const storage::Checkpoint& checkpoint, std::optional<DType> dtype,
-                                             bool is_decoded) {
+                                             bool is_decoded, const std::string& quantization) {
   std::vector<save::CarriedFile> out;
   if (checkpoint.kind == storage::CheckpointKind::single_file && checkpoint.files.empty()) {
     return out;
@@ -84,13 +90,13 @@ std::vector<save::CarriedFile> carried_files(const storage::Checkpoint& checkpoi
         std::filesystem::file_size(path, error) > k_carried_bytes_max) {
       continue;
     }
-    if (is_decoded &&
+    if ((is_decoded || !quantization.empty()) &&
         (name == "hf_quant_config.json" || name == "quantize_config.json" || name == "quant_config.json")) {
       continue;
     }
     std::string text = read_text_file(path, k_carried_bytes_max);
-    if (name == "config.json" && checkpoint.config && (dtype || is_decoded)) {
-      text = edited_config_text(*checkpoint.config, dtype, is_decoded);
+    if (name == "config.json" && checkpoint.config && (dtype || is_decoded || !quantization.empty())) {
+      text = edited_config_text(*checkpoint.config, dtype, is_decoded, quantization);
     }
     out.push_back({name, std::move(text)});
   }

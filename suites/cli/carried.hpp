@@ -13,14 +13,17 @@
 
 namespace weightproof::suites::cli {
 
-/// config.json of the result: the dtype it holds, and no word of a quantization that is gone.
-ConfigValue edited_config(const ConfigValue& config, std::optional<DType> dtype, bool is_decoded);
+/// config.json of the result: the dtype it holds, no word of a quantization that is gone, and the words of a new one:
+/// `quantization` is the text of quantization_config, empty where there is none.
+ConfigValue edited_config(const ConfigValue& config, std::optional<DType> dtype, bool is_decoded,
+                          const std::string& quantization = {});
 
 /// The same as the text of a file.
-std::string edited_config_text(const ConfigValue& config, std::optional<DType> dtype, bool is_decoded);
+std::string edited_config_text(const ConfigValue& config, std::optional<DType> dtype, bool is_decoded,
+                               const std::string& quantization = {});
 
 /// Everything small beside the weights that is a plain file.
 std::vector<save::CarriedFile> carried_files(const storage::Checkpoint& checkpoint, std::optional<DType> dtype,
-                                             bool is_decoded);
+                                             bool is_decoded, const std::string& quantization = {});
 
 }  // namespace weightproof::suites::cli

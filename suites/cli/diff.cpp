@@ -18,6 +18,31 @@ namespace {
 
 constexpr std::size_t k_listed_max = 40;
 
+// How far apart, and by which rounding: only of what differs.
+void write_evidence(JsonWriter& json, const TensorDifference& row) {
+  if (row.differing == 0 || (!row.ulps && !row.rounding)) {
+    return;
+  }
+  json.name("evidence").begin_object();
+  if (row.ulps) {
+    json.name("ulp_histogram").begin_object().compact();
+    for (std::size_t bucket = 0; bucket < UlpHistogram::k_buckets; ++bucket) {
+      if (row.ulps->counts[bucket] > 0) {
+        json.member(UlpHistogram::label(bucket), row.ulps->counts[bucket]);
+      }
+    }
+    json.end_object();
+  }
+  if (row.rounding) {
+    const RoundingVote& votes = *row.rounding;
+    json.name("rounding").begin_object().compact();
+    json.member("decisive", votes.decisive).member("nearest_even", votes.nearest_even);
+    json.member("nearest_away", votes.nearest_away).member("toward_zero", votes.toward_zero);
+    json.member("up", votes.up).member("down", votes.down).member("none", votes.none).end_object();
+  }
+  json.end_object();
+}
+
 void write_json(const StateDifference& difference, const Tolerance& tolerance, Console& console) {
   JsonWriter json([&console](std::string_view text) { console.out(text); });
   json.begin_object()
@@ -76,6 +101,7 @@ void write_json(const StateDifference& difference, const Tolerance& tolerance, C
     } else {
       json.value(row.explanation);
     }
+    write_evidence(json, row);
     json.member("dtype_a", row.dtype_a).member("dtype_b", row.dtype_b);
     const auto shape = [&json](const char* name, const Shape& extents) {
       json.name(name).begin_array();
@@ -110,6 +136,17 @@ std::string row_text(const TensorDifference& row) {
   }
   if (row.max_ulp) {
     out += ", at most " + grouped(*row.max_ulp) + " ulp";
+  }
+  if (row.ulps && row.differing > 0) {
+    const auto in_range = [&row](std::size_t from, std::size_t to) {
+      std::uint64_t sum = 0;
+      for (std::size_t bucket = from; bucket < to; ++bucket) {
+        sum += row.ulps->counts[bucket];
+      }
+      return grouped(sum);
+    };
+    out += " (1: " + in_range(1, 2) + ", 2-16: " + in_range(2, 6) + ", more: " + in_range(6, UlpHistogram::k_buckets) +
+           ")";
   }
   return row.explanation.empty() ? out : out + "; " + row.explanation;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // export: a checkpoint written anew: cast, decoded, split otherwise; published in one step.
 #include <algorithm>
+#include <set>
 
+#include "loader/codec/detect.hpp"
+#include "loader/core/glob.hpp"
 #include "loader/exec/engine.hpp"
 #include "loader/save/export.hpp"
 #include "loader/save/way_back.hpp"
@@ -11,6 +14,7 @@
 #include "suites/cli/interrupt.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/state/native_state.hpp"
+#include "suites/state/requantized.hpp"
 #include "suites/support/json_writer.hpp"
 #include "suites/support/text.hpp"
 
@@ -28,8 +32,66 @@ class StateSource : public save::ExportSource {
   const DecodedState& state_;
 };
 
-void write_result(const save::ExportResult& result, const std::string& target, std::size_t tensors,
-                  const std::vector<std::string>& schemes, Console& console) {
+// Stored tensors as they are, those of the asked subset.
+class KeptSource : public save::ExportSource {
+ public:
+  KeptSource(const storage::Checkpoint& checkpoint, const Arguments& arguments) : source_(checkpoint) {
+    const std::vector<std::string>& include = arguments.texts("--include");
+    const std::vector<std::string>& exclude = arguments.texts("--exclude");
+    const std::vector<save::ExportTensor> all = save::CheckpointSource::tensors_of(checkpoint);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if ((include.empty() || matches_any_glob(include, all[i].key)) && !matches_any_glob(exclude, all[i].key)) {
+        tensors_.push_back(all[i]);
+        rows_.push_back(i);
+      }
+    }
+    const ConfigValue* config = checkpoint.config ? &*checkpoint.config : nullptr;
+    std::set<std::string> schemes;
+    for (const auto& tensor : codec::detect_quantization(config, checkpoint.companions, checkpoint.catalog).tensors) {
+      schemes.insert(tensor.scheme.id);
+    }
+    schemes_.assign(schemes.begin(), schemes.end());
+  }
+  const std::vector<save::ExportTensor>& tensors() const { return tensors_; }
+  const std::vector<std::string>& schemes() const { return schemes_; }
+  void read(std::size_t tensor, std::uint64_t offset, std::span<std::byte> target) override {
+    source_.read(rows_[tensor], offset, target);
+  }
+
+ private:
+  save::CheckpointSource source_;
+  std::vector<save::ExportTensor> tensors_;
+  std::vector<std::size_t> rows_;
+  std::vector<std::string> schemes_;
+};
+
+// What an export did to the numbers.
+struct Outcome {
+  std::size_t tensors = 0;
+  std::vector<std::string> decoded;  ///< schemes
+  std::vector<std::string> kept;
+  const RequantizedSource* requantized = nullptr;
+  std::string formula;
+};
+
+void write_names(JsonWriter& json, const char* name, const std::vector<std::string>& values) {
+  json.name(name).begin_array();
+  for (const std::string& value : values) {
+    json.value(value);
+  }
+  json.end_array();
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) {
+    out += (out.empty() ? "" : ", ") + name;
+  }
+  return out;
+}
+
+void write_result(const save::ExportResult& result, const std::string& target, const Outcome& outcome,
+                  Console& console) {
   if (console.is_json()) {
     JsonWriter json([&console](std::string_view text) { console.out(text); });
     json.begin_object().member("schema", "weightproof.export/1").name("files").begin_array();
@@ -47,29 +109,37 @@ void write_result(const save::ExportResult& result, const std::string& target, s
     } else {
       json.value(result.index_name);
     }
-    json.member("tensors", tensors)
+    json.member("tensors", outcome.tensors)
         .member("total_size", result.total_size)
         .member("total_parameters", result.total_parameters);
-    json.member("bytes_written", result.bytes_written)
-        .member("bytes_verified", result.bytes_verified)
-        .name("decoded")
-        .begin_array();
-    for (const std::string& scheme : schemes) {
-      json.value(scheme);
+    json.member("bytes_written", result.bytes_written).member("bytes_verified", result.bytes_verified);
+    write_names(json, "decoded", outcome.decoded);
+    write_names(json, "kept", outcome.kept);
+    json.name("quantized");
+    if (outcome.requantized == nullptr) {
+      json.null();
+    } else {
+      json.begin_object().member("formula", outcome.formula);
+      json.member("tensors", outcome.requantized->quantized().size());
+      json.member("elements", outcome.requantized->elements());
+      json.member("error_max_half_steps", outcome.requantized->error_max()).end_object();
     }
-    json.end_array().end_object();
+    json.end_object();
     json.flush();
     console.out("\n");
     return;
   }
-  console.line(counted(tensors, "tensor", "tensors") + ", " + human_bytes(result.total_size) + ", written to " +
+  console.line(counted(outcome.tensors, "tensor", "tensors") + ", " + human_bytes(result.total_size) + ", written to " +
                counted(result.files.size(), "file", "files") + " in " + printable(target));
-  if (!schemes.empty()) {
-    std::string names;
-    for (const std::string& scheme : schemes) {
-      names += (names.empty() ? "" : ", ") + scheme;
-    }
-    console.line("decoded from " + names);
+  if (!outcome.decoded.empty()) {
+    console.line("decoded from " + joined(outcome.decoded));
+  }
+  if (!outcome.kept.empty()) {
+    console.line("codes and scales kept: " + joined(outcome.kept));
+  }
+  if (outcome.requantized != nullptr) {
+    console.line(counted(outcome.requantized->quantized().size(), "tensor", "tensors") + " quantized by " +
+                 outcome.formula + ", every element within half a step");
   }
   console.line(result.bytes_verified > 0 ? "read back and compared: " + human_bytes(result.bytes_verified)
                                          : "not read back");
@@ -98,7 +168,7 @@ std::optional<save::SavedLayout> asked_layout(const Arguments& arguments) {
 // Native state becomes the stored tensors again out of which it was loaded.
 int export_native(const storage::Checkpoint& checkpoint, const Arguments& arguments, Console& console,
                   const std::string& target) {
-  for (const char* option : {"--dtype", "--include", "--exclude"}) {
+  for (const char* option : {"--dtype", "--include", "--exclude", "--quantize"}) {
     if (arguments.has(option)) {
       ErrorFacts facts;
       facts.hint = "export first, then export the result with it";
@@ -127,7 +197,9 @@ int export_native(const storage::Checkpoint& checkpoint, const Arguments& argume
   });
   const save::ExportResult result = save::export_checkpoint(native.wanted, source, target, options);
   console.end_progress();
-  write_result(result, target, native.wanted.size(), {}, console);
+  Outcome outcome;
+  outcome.tensors = native.wanted.size();
+  write_result(result, target, outcome, console);
   return k_exit_done;
 }
 
@@ -155,27 +227,63 @@ int run_export(const Arguments& arguments, Console& console) {
       return export_native(checkpoint, arguments, console, target);
     }
   }
-  const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
-  const auto state = opened.decode(arguments);
-  std::vector<save::ExportTensor> tensors;
-  for (const StateTensor& tensor : state->tensors()) {
-    tensors.push_back({tensor.key, tensor.dtype, tensor.shape, UINT64_MAX});
-  }
-  const InterruptGuard interrupt;
-  save::ExportOptions options = export_options(arguments, console, interrupt);
-  options.layout = asked_layout(arguments);
+  const std::string quantize = arguments.text("--quantize");
   const plan::TargetDType asked = target_dtype(arguments);
+  if (quantize == "keep" && asked != plan::TargetDType::stored) {
+    ErrorFacts facts;
+    facts.hint = "leave one of the two out";
+    throw Error(ErrorCode::usage, "--quantize keep keeps what is stored, --dtype changes it", facts);
+  }
+  const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
   std::optional<DType> declared;
+  std::string quantization;  // text of the new quantization_config
+  bool is_decoded = false;
   if (asked != plan::TargetDType::stored) {
     declared = asked == plan::TargetDType::f32   ? DType::f32
                : asked == plan::TargetDType::f16 ? DType::f16
                                                  : DType::bf16;
   }
-  options.carried = carried_files(opened.checkpoint, declared, !state->schemes().empty());
-  StateSource source(*state);
-  const save::ExportResult result = save::export_checkpoint(tensors, source, target, options);
+  Outcome outcome;
+  std::unique_ptr<DecodedState> state;
+  std::unique_ptr<save::ExportSource> source;
+  std::vector<save::ExportTensor> tensors;
+  if (quantize == "keep") {
+    auto kept = std::make_unique<KeptSource>(opened.checkpoint, arguments);
+    tensors = kept->tensors();
+    outcome.kept = kept->schemes();
+    source = std::move(kept);
+  } else {
+    state = opened.decode(arguments);
+    outcome.decoded = state->schemes();
+    is_decoded = !outcome.decoded.empty();
+    if (quantize.empty()) {
+      for (const StateTensor& tensor : state->tensors()) {
+        tensors.push_back({tensor.key, tensor.dtype, tensor.shape, UINT64_MAX});
+      }
+      source = std::make_unique<StateSource>(*state);
+    } else {
+      const codec::FreshFormula formula = quantize == "fp8-block"    ? codec::FreshFormula::fp8_block
+                                          : quantize == "fp8-tensor" ? codec::FreshFormula::fp8_tensor
+                                                                     : codec::FreshFormula::mxfp4;
+      auto requantized = std::make_unique<RequantizedSource>(*state, formula);
+      tensors = requantized->tensors();
+      quantization = requantized->config_text();
+      outcome.formula = formula_id(formula);
+      outcome.requantized = requantized.get();
+      source = std::move(requantized);
+    }
+  }
+  outcome.tensors = tensors.size();
+  const InterruptGuard interrupt;
+  save::ExportOptions options = export_options(arguments, console, interrupt);
+  options.layout = asked_layout(arguments);
+  options.carried = carried_files(opened.checkpoint, declared, is_decoded, quantization);
+  if (outcome.requantized != nullptr) {
+    options.metadata->emplace_back("weightproof.formula", outcome.formula);
+  }
+  const save::ExportResult result = save::export_checkpoint(tensors, *source, target, options);
   console.end_progress();
-  write_result(result, target, state->tensors().size(), state->schemes(), console);
+  write_result(result, target, outcome, console);
   return k_exit_done;
 }
 

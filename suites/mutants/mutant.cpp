@@ -111,6 +111,7 @@ std::span<const MutantList> mutant_lists() {
       MutantList{"execution", &execution_mutants}, MutantList{"resource", &resource_mutants},
       MutantList{"reference", &reference_mutants}, MutantList{"way_back", &way_back_mutants},
       MutantList{"mapping", &mapping_mutants},     MutantList{"file", &file_mutants},
+      MutantList{"codec", &codec_mutants},
   };
   return k_lists;
 }

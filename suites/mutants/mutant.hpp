@@ -27,6 +27,8 @@ struct Mutant {
   std::vector<std::string> tensors;
   std::vector<std::string> checks;  ///< ids of which one must fail; empty: any
   std::string family;               ///< --family; empty: detected
+  /// Ids that complain about the checkpoint itself, whoever loads it: its numbers have to be such. Empty: none may.
+  std::vector<std::string> fixture_findings;
   /// Why nothing can come out different. Such a mutant must yield no finding at all; all others must be killed.
   std::string equivalent;
 };
@@ -81,5 +83,7 @@ std::vector<Mutant> reference_mutants();
 std::vector<Mutant> way_back_mutants();
 /// Families that bind wrongly: every operator on every family and form in which it moves an element.
 std::vector<Mutant> mapping_mutants();
+/// Codecs that decode otherwise.
+std::vector<Mutant> codec_mutants();
 
 }  // namespace weightproof::suites

@@ -201,6 +201,9 @@ class Comparison {
     const unsigned bits_a = bits_of(left_.dtype);
     const unsigned bits_b = bits_of(right_.dtype);
     const std::uint64_t step = bits_a < 8 ? k_window_elements / 24 * 24 : k_window_elements;
+    if (has_same_dtype && is_ordinary_float(left_.dtype)) {
+      out_.ulps.emplace();
+    }
     std::vector<std::byte> window_a;
     std::vector<std::byte> window_b;
     for (std::uint64_t at = 0; at < out_.elements; at += step) {
@@ -211,6 +214,9 @@ class Comparison {
       b_.read(right_, at * bits_b / 8, window_b);
       if (has_same_dtype && std::memcmp(window_a.data(), window_b.data(), window_a.size()) == 0) {
         has_equal_windows_ = true;
+        if (out_.ulps) {
+          out_.ulps->add(0, count);
+        }
         continue;
       }
       if (!is_numeric) {
@@ -275,6 +281,9 @@ class Comparison {
       truncated_ += would_round_up ? 1U : 0U;
     }
     if (has_same_bytes || (!has_same_dtype && same_value(x, y))) {
+      if (out_.ulps) {
+        out_.ulps->add(0);
+      }
       return;
     }
     ++out_.differing;
@@ -293,6 +302,13 @@ class Comparison {
       steps = p > q ? static_cast<std::uint64_t>(p) - static_cast<std::uint64_t>(q)
                     : static_cast<std::uint64_t>(q) - static_cast<std::uint64_t>(p);
       out_.max_ulp = std::max(out_.max_ulp.value_or(0), steps);
+    }
+    if (out_.ulps && std::isnan(x) && std::isnan(y)) {
+      out_.ulps->add(0);
+    } else if (out_.ulps && steps == UINT64_MAX) {
+      out_.ulps->add_unmeasurable();
+    } else if (out_.ulps) {
+      out_.ulps->add(steps);
     }
     const bool is_within = (tolerance_.ulp > 0 && steps <= tolerance_.ulp) ||
                            (std::isfinite(gap) && gap <= tolerance_.atol + tolerance_.rtol * size &&
@@ -330,7 +346,17 @@ std::string_view to_string(Equality equality) {
 
 TensorDifference compare_tensors(const DecodedState& a, const StateTensor& left, const DecodedState& b,
                                  const StateTensor& right, const Tolerance& tolerance) {
-  return Comparison(a, left, b, right, tolerance).run();
+  TensorDifference out = Comparison(a, left, b, right, tolerance).run();
+  if (out.differing > 0 && left.shape == right.shape) {
+    NumericEvidence evidence = numeric_evidence(a, left, b, right);
+    out.rounding = evidence.rounding;
+    out.mistake = evidence.mistake;
+    // What a decoder did wrong says more than what its values then look like.
+    if (!evidence.explanation.empty() && (left.codec || right.codec || out.explanation.empty())) {
+      out.explanation = std::move(evidence.explanation);
+    }
+  }
+  return out;
 }
 
 std::uint64_t StateDifference::count(Equality equality) const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "suites/explanations/numeric_diff.hpp"
 #include "suites/state/decoded_state.hpp"
 
 namespace weightproof::suites {
@@ -38,7 +39,10 @@ struct TensorDifference {
   std::optional<std::uint64_t> first;  ///< row-major index of the first element that differs
   std::string first_a;                 ///< its bits and value on either side
   std::string first_b;
-  std::string explanation;  ///< what the difference is, where it was recognised
+  std::string explanation;   ///< what the difference is, where it was recognised
+  std::string_view mistake;  ///< id of the mistake of a decoder that gives the other side exactly; empty: none known
+  std::optional<UlpHistogram> ulps;      ///< floating, equal dtypes
+  std::optional<RoundingVote> rounding;  ///< where one side is wider, or decoded
   std::string dtype_a, dtype_b;
   Shape shape_a, shape_b;
 };

@@ -2,6 +2,7 @@
 // Every mutant meets verify: it is killed by a check that names the tensor, or it is equivalent and nobody complains.
 #include "suites/mutants/mutant.hpp"
 
+#include <algorithm>
 #include <iostream>
 #include <set>
 
@@ -47,7 +48,13 @@ TEST_P(Mutants, MeetAFixtureWithoutFindings) {
     if (!seen.insert(path).second) {
       continue;
     }
-    EXPECT_EQ(run_mutant(none, shelf).findings, std::vector<std::string>{}) << mutant.id;
+    std::vector<std::string> findings = run_mutant(none, shelf).findings;
+    std::erase_if(findings, [&mutant](const std::string& finding) {
+      const std::string id = finding.substr(0, finding.find(' '));
+      return std::find(mutant.fixture_findings.begin(), mutant.fixture_findings.end(), id) !=
+             mutant.fixture_findings.end();
+    });
+    EXPECT_EQ(findings, std::vector<std::string>{}) << mutant.id;
   }
 }
 

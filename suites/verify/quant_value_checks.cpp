@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant.* from bytes: screens over scales, and decoded values against the independent reference, window by window.
+// quant.* from bytes: screens over scales.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <optional>
 
-#include "loader/codec/kernels.hpp"
 #include "loader/codec/scalar.hpp"
-#include "reference/failure.hpp"
-#include "reference/model.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/records.hpp"
 #include "suites/verify/registry.hpp"
@@ -222,188 +218,9 @@ CheckRecord scale_e8m0(Context& context) {
                         " of 255: loaders disagree on them");
 }
 
-reference::Box reference_box(const Box& box) {
-  return {reference::Shape(box.start.begin(), box.start.end()), reference::Shape(box.length.begin(), box.length.end())};
-}
-
-/// Windows of whole rows of the last axis, at most about a mebibyte decoded, on the codec's granule.
-template <typename F>
-bool for_each_window(const codec::Codec& decoder, F&& f) {
-  const Shape& shape = decoder.natural_shape();
-  const unsigned rank = shape.rank();
-  if (element_count(shape).value_or(0) == 0) {
-    return true;
-  }
-  const std::uint64_t cols = shape[rank - 1];
-  const std::uint64_t rows = rank >= 2 ? shape[rank - 2] : 1;
-  const std::uint64_t leads = rank == 3 ? shape[0] : 1;
-  const std::uint64_t step_cols = std::min<std::uint64_t>(cols, k_window_bytes / 4);
-  const std::uint64_t step_rows = std::max<std::uint64_t>(1, k_window_bytes / 4 / step_cols);
-  for (std::uint64_t lead = 0; lead < leads; ++lead) {
-    for (std::uint64_t row = 0; row < rows; row += step_rows) {
-      for (std::uint64_t col = 0; col < cols; col += step_cols) {
-        Box box = Box::whole(shape);
-        box.start[rank - 1] = col;
-        box.length[rank - 1] = std::min(step_cols, cols - col);
-        if (rank >= 2) {
-          box.start[rank - 2] = row;
-          box.length[rank - 2] = std::min(step_rows, rows - row);
-        }
-        if (rank == 3) {
-          box.start[0] = lead;
-          box.length[0] = 1;
-        }
-        if (!f(decoder.align(box))) {
-          return false;
-        }
-      }
-    }
-  }
-  return true;
-}
-
-/// First difference of one tensor between codec and reference.
-struct Difference {
-  Coordinate at;
-  std::string ours;
-  std::string theirs;
-};
-
-std::string hex_of(const std::byte* bytes, std::size_t width) {
-  std::string text;
-  for (std::size_t i = width; i-- > 0;) {
-    constexpr const char* digits = "0123456789abcdef";
-    text += digits[std::to_integer<unsigned>(bytes[i]) >> 4];
-    text += digits[std::to_integer<unsigned>(bytes[i]) & 15U];
-  }
-  return text;
-}
-
-std::optional<Difference> compare_tensor(const codec::QuantizedTensor& tensor, const codec::Codec& decoder,
-                                         const Catalog& keys, ComponentReader& reader, const reference::Model& model,
-                                         DType target, std::uint64_t& elements) {
-  std::optional<Difference> difference;
-  const std::size_t width = bits_of(target) / 8;
-  const reference::Dtype reference_target = reference::dtype_named(name_of(target)).value();
-  // Where a scheme renames the weight ("x_blocks" holds x) the reference keeps the stored name.
-  const auto& logical = model.overlay().tensors;
-  const bool has_name = std::any_of(logical.begin(), logical.end(),
-                                    [&](const reference::Logical& entry) { return entry.name == tensor.key; });
-  const std::string& name = has_name ? tensor.key : decoder.components()[0].key;
-  for_each_window(decoder, [&](const Box& box) {
-    std::vector<codec::ByteRun> runs;
-    decoder.byte_runs(box, runs);
-    std::vector<std::vector<std::byte>> parts(decoder.components().size());
-    for (const codec::ByteRun& run : runs) {
-      std::vector<std::byte>& part = parts[run.component];
-      const std::size_t at = part.size();
-      part.resize(at + run.bytes);
-      reader.read(*keys.find(decoder.components()[run.component].key), run.offset, std::span(part).subspan(at));
-    }
-    const std::vector<std::span<const std::byte>> views(parts.begin(), parts.end());
-    std::vector<std::byte> ours(box.element_count() * width);
-    decoder.decode(box, views, target, ours.data());
-    const reference::Bytes theirs = model.logical_region(name, reference_box(box), reference_target);
-    elements += box.element_count();
-    if (theirs.size() != ours.size()) {
-      difference =
-          Difference{box.start, std::to_string(ours.size()) + " bytes", std::to_string(theirs.size()) + " bytes"};
-      return false;
-    }
-    const auto [a, b] = std::mismatch(ours.begin(), ours.end(), theirs.begin());
-    if (a == ours.end()) {
-      return true;
-    }
-    const auto element = static_cast<std::uint64_t>(a - ours.begin()) / width;
-    Coordinate at = coordinate_of(box.length, element);
-    for (unsigned axis = 0; axis < at.rank(); ++axis) {
-      at[axis] += box.start[axis];
-    }
-    difference = Difference{at, hex_of(&ours[element * width], width), hex_of(&theirs[element * width], width)};
-    return false;
-  });
-  return difference;
-}
-
-// The one check that asks two independent statements of every number format about every stored value.
-CheckRecord dequant_parity(Context& context) {
-  CheckBuilder builder("quant.dequant_parity");
-  const QuantizedState& state = context.quantization();
-  if (state.found.tensors.empty()) {
-    return builder.skip("no tensor is quantized");
-  }
-  if (!context.faults.empty()) {
-    return builder.skip("undecided where " + context.fault_text());
-  }
-  if (!state.undecodable.empty()) {
-    return builder.skip("values cannot be decoded: " + state.undecodable);
-  }
-  try {
-    reference::ModelOptions options;
-    if (context.options.perturbation.reference) {
-      context.options.perturbation.reference(options);
-    }
-    const reference::Model model = reference::Model::open(
-        context.checkpoint.shards.size() == 1 && context.checkpoint.kind == storage::CheckpointKind::single_file
-            ? context.checkpoint.path_of(0)
-            : context.checkpoint.root,
-        options);
-    ComponentReader reader(context.checkpoint, context.options.calls);
-    std::uint64_t elements = 0;
-    std::uint64_t undecided = 0;
-    for (std::size_t i = 0; i < state.found.tensors.size(); ++i) {
-      const codec::QuantizedTensor& tensor = state.found.tensors[i];
-      if (!context.selects(tensor.key)) {
-        continue;
-      }
-      if (!state.codecs[i]) {
-        ++undecided;
-        continue;
-      }
-      for (const DType target : {DType::bf16, DType::f32}) {
-        if (const auto difference =
-                compare_tensor(tensor, *state.codecs[i], context.keys(), reader, model, target, elements)) {
-          if (!builder.has_subjects()) {
-            builder.expected(difference->theirs)
-                .actual(difference->ours)
-                .evidence("coordinate", reports::Value::array_of(
-                                            std::vector<std::uint64_t>(difference->at.begin(), difference->at.end())));
-            builder.message(tensor.key + " (" + tensor.scheme.id + ") differs from the reference at " +
-                            to_string(difference->at) + " in " + std::string(name_of(target)));
-          }
-          builder.subject(tensor.key);
-          break;
-        }
-      }
-      if (context.options.progress) {
-        context.options.progress("decoding twice", i + 1, state.found.tensors.size());
-      }
-    }
-    builder.examined(elements).evidence("kernels", std::string(codec::kernels().name));
-    if (builder.has_subjects()) {
-      return builder.fail(counted(builder.subject_count(), "tensor decodes", "tensors decode") +
-                          " to other values than the reference");
-    }
-    if (undecided > 0) {
-      return builder.skip(counted(undecided, "quantized tensor has", "quantized tensors have") +
-                          " no codec, see quant.scale_shape and quant.scale_missing");
-    }
-    return builder.pass();
-  } catch (const reference::Failure& failure) {
-    const bool has_finding =
-        std::any_of(state.diagnostics.begin(), state.diagnostics.end(),
-                    [](const Diagnostic& diagnostic) { return diagnostic.severity == Severity::fail; });
-    if (has_finding) {
-      return builder.skip(std::string("the reference refuses what other checks name: ") + failure.what());
-    }
-    return builder.code(failure.kind())
-        .error(std::string("the reference cannot read this checkpoint: ") + failure.what());
-  }
-}
-
-constexpr std::array k_checks = {
-    VerifyCheck{"quant.scale_nan", &scale_nan}, VerifyCheck{"quant.scale_zero", &scale_zero},
-    VerifyCheck{"quant.scale_e8m0", &scale_e8m0}, VerifyCheck{"quant.dequant_parity", &dequant_parity}};
+constexpr std::array k_checks = {VerifyCheck{"quant.scale_nan", &scale_nan},
+                                 VerifyCheck{"quant.scale_zero", &scale_zero},
+                                 VerifyCheck{"quant.scale_e8m0", &scale_e8m0}};
 
 }  // namespace
 

@@ -85,6 +85,15 @@ QuantizedState read_quantization(const storage::Checkpoint& checkpoint, const Ca
   return state;
 }
 
+std::shared_ptr<const codec::Codec> sound_codec(const codec::QuantizedTensor& tensor, const Catalog& keys,
+                                                ComponentReader& reader) {
+  try {
+    return codec::make_codec(tensor.scheme, tensor.components, read_probes(tensor, keys, reader));
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
 std::vector<plan::DecodedTensor> decoded_tensors(const QuantizedState& state, const Schema& schema,
                                                  const Catalog& keys) {
   std::map<StoredId, plan::DecodedTensor> by_id;

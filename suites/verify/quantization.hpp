@@ -44,4 +44,8 @@ class ComponentReader {
   std::vector<std::unique_ptr<storage::File>> files_;
 };
 
+/// The codec of one tensor as the loader makes it, without whatever a mutant does to it; null where none can be made.
+std::shared_ptr<const codec::Codec> sound_codec(const codec::QuantizedTensor& tensor, const Catalog& keys,
+                                                ComponentReader& reader);
+
 }  // namespace weightproof::suites
