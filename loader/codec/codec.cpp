@@ -9,10 +9,10 @@
 namespace weightproof::codec {
 namespace {
 
-constexpr std::array<std::string_view, 18> k_schemes = {
+constexpr std::array<std::string_view, 19> k_schemes = {
     "fp8_bare",     "fp8_tensor", "fp8_channel",    "fp8_block", "mxfp8",   "mxfp4_blocks",
     "mxfp4_packed", "f4",         "nvfp4_modelopt", "nvfp4_ct",  "ct_pack", "int8",
-    "modelopt_w4",  "awq",        "gptq",           "bnb4",      "bnb8",    "torchao_int8"};
+    "modelopt_w4",  "awq",        "gptq",           "bnb4",      "bnb8",    "torchao_int8", "expert_scale"};
 
 bool is_one_of(std::string_view id, std::initializer_list<std::string_view> ids) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -248,6 +248,7 @@ std::unique_ptr<const Codec> make_codec(const Scheme& scheme, std::vector<Compon
     return make_row_packed_codec(scheme, std::move(components), probe_bytes);
   if (is_one_of(id, {"awq", "gptq"})) return make_column_packed_codec(scheme, std::move(components), probe_bytes);
   if (is_one_of(id, {"bnb4", "bnb8"})) return make_bitsandbytes_codec(scheme, std::move(components), probe_bytes);
+  if (id == "expert_scale") return make_expert_scale_codec(scheme, std::move(components));
   const Component& weight = require(components, Role::weight);
   throw Error(ErrorCode::quant_unsupported, "scheme " + scheme.id + " cannot be decoded",
               {.keys = {weight.key}, .actual = scheme.id, .hint = "convert it with the tool that wrote it"});

@@ -19,6 +19,7 @@ std::unique_ptr<const Codec> make_column_packed_codec(const Scheme& scheme, std:
                                                       std::span<const std::vector<std::byte>> probe_bytes);
 std::unique_ptr<const Codec> make_bitsandbytes_codec(const Scheme& scheme, std::vector<Component> components,
                                                      std::span<const std::vector<std::byte>> probe_bytes);
+std::unique_ptr<const Codec> make_expert_scale_codec(const Scheme& scheme, std::vector<Component> components);
 
 /// First component with the role. Throws scale_missing (a scale) or quant_config_mismatch naming the weight.
 const Component& require(std::span<const Component> components, Role role);

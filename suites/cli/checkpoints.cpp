@@ -35,6 +35,16 @@ OpenedCheckpoint::OpenedCheckpoint(const std::string& path, const Arguments& arg
     no_schema_reason = "config.json lacks " + detection.missing_fields.front();
   } else {
     form = detection.family->find_form(*config, checkpoint.catalog);
+    if (arguments.flag("--gemma-fold")) {
+      if (detection.family->name != "gemma4_moe") {
+        ErrorFacts facts;
+        facts.actual = std::string(detection.family->name);
+        facts.expected = "gemma4_moe";
+        facts.hint = "leave --gemma-fold out";
+        throw Error(ErrorCode::usage, "no scale of an expert to fold: the family is another one", std::move(facts));
+      }
+      form->expert_layout = "stacked_folded";
+    }
     schema = std::make_shared<const Schema>(detection.family->describe(*config, *form, ExpertStorage::grouped));
   }
 }

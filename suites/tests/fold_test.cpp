@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The declared fold of an expert's scale: what a load with --gemma-fold holds is what the reference states.
+#include "fixtures/generate.hpp"
+#include "reference/model.hpp"
+#include "suites/tests/support.hpp"
+
+namespace weightproof::suites::test {
+namespace {
+
+TEST(GemmaFold, IsWhatTheReferenceStates) {
+  for (const char* preset : {"tiny", "tiny_old_names", "tiny_unit_scales"}) {
+    SCOPED_TRACE(preset);
+    const TemporaryDirectory directory;
+    fixtures::GenerateOptions options;
+    options.family = "gemma4_moe";
+    options.preset = preset;
+    fixtures::generate(options, directory / "model");
+    const ProcessResult result = run_tool(
+        {"load", (directory / "model").string(), "--gemma-fold", "--emit", (directory / "native").string(), "--json"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_NE((result.out + result.err).find("predicted"), std::string::npos);
+    reference::ModelOptions fold;
+    fold.mapping.fold_expert_scale = true;
+    const reference::Model stated = reference::Model::open(directory / "model", fold);
+    const reference::Model kept = reference::Model::open(directory / "model");
+    const auto emitted = reference::Checkpoint::open(directory / "native");
+    std::size_t folded = 0;
+    std::size_t changed = 0;
+    ASSERT_GT(emitted.tensors().size(), 100U);
+    for (const reference::TensorEntry& entry : emitted.tensors()) {
+      const reference::Box whole = reference::whole(entry.shape);
+      EXPECT_EQ(emitted.read_elements(entry.key, whole), stated.region(entry.key, whole)) << entry.key;
+      EXPECT_EQ(std::string(entry.key).find("per_expert_scale"), std::string::npos);
+      if (std::string(entry.key).ends_with("down_projs")) {
+        ++folded;
+        changed += stated.region(entry.key, whole) != kept.region(entry.key, whole) ? 1U : 0U;
+      }
+    }
+    EXPECT_GT(folded, 0U);
+    EXPECT_EQ(changed, std::string_view(preset) == "tiny_unit_scales" ? 0U : folded);
+  }
+}
+
+TEST(GemmaFold, IsRefusedForOtherFamilies) {
+  const TemporaryDirectory directory;
+  fixtures::generate({}, directory / "model");
+  const ProcessResult result = run_tool({"load", (directory / "model").string(), "--gemma-fold"});
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_NE(result.err.find("no scale of an expert to fold"), std::string::npos) << result.err;
+}
+
+}  // namespace
+}  // namespace weightproof::suites::test
