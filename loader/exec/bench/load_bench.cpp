@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "loader/exec/bench/baselines.hpp"
@@ -219,8 +220,8 @@ void identity_fresh(benchmark::State& state) {
 }
 BENCHMARK(identity_fresh)->Arg(1)->Arg(2)->Iterations(k_rounds)->UseManualTime()->Unit(benchmark::kMillisecond);
 
-/// P9: tensors of 4 KiB against a stream over the same file; also of a size that leaves gaps in memory, so that none can
-/// be read together with its neighbour into one place.
+/// P9: tensors of 4 KiB against a stream over the same file; also of a size that leaves gaps in memory, so that none
+/// can be read together with its neighbour into one place.
 void small_tensors(benchmark::State& state) {
   const auto threads = static_cast<unsigned>(state.range(0));
   const auto elements = static_cast<std::uint64_t>(state.range(1));
@@ -238,7 +239,11 @@ void small_tensors(benchmark::State& state) {
       [&] { pread_pool(checkpoint.path(), checkpoint.begin(), loader.arena.data(), checkpoint.bytes(), threads); },
       [&] { loader.load(); });
 }
-BENCHMARK(small_tensors)->ArgsProduct({{1, 2}, {2048, 2052}})->Iterations(k_rounds)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(small_tensors)
+    ->ArgsProduct({{1, 2}, {2048, 2052}})
+    ->Iterations(k_rounds)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
 
 /// Experts stored [out, in] into a stack of [in, out], against loading the same bytes as they are.
 void transposed_experts(benchmark::State& state) {
@@ -282,9 +287,73 @@ void transposed_experts(benchmark::State& state) {
 }
 BENCHMARK(transposed_experts)->Arg(1)->Arg(2)->Iterations(k_rounds)->UseManualTime()->Unit(benchmark::kMillisecond);
 
-/// Decoded while it is read, against reading a file that holds the result.
+/// What a fused load is compared with: reading a file that holds the result, or reading the codes whole and decoding
+/// them afterwards.
+enum class Rival { bf16_twin, two_passes };
+
+/// Reads every component whole, then decodes band by band, with as many threads as the load has.
+class TwoPasses {
+ public:
+  TwoPasses(const Checkpoint& checkpoint, const plan::DecodeSource& source, const Shape& shape, unsigned threads)
+      : checkpoint_(checkpoint),
+        source_(source),
+        shape_(shape),
+        threads_(threads),
+        target_(*element_count(shape) * 2, true) {
+    for (const plan::Row row : source.rows)
+      held_.push_back(std::make_unique<Pages>(checkpoint.catalog().tensors()[row].bytes, true));
+  }
+  void run() {
+    for (std::size_t i = 0; i < held_.size(); ++i)
+      pread_pool(checkpoint_.path(), checkpoint_.catalog().tensors()[source_.rows[i]].begin, held_[i]->data(),
+                 held_[i]->size(), threads_);
+    const unsigned rank = shape_.rank();
+    const std::uint64_t leads = rank == 3 ? shape_[0] : 1;
+    const std::uint64_t rows = shape_[rank - 2];
+    constexpr std::uint64_t k_band = 128;
+    const std::uint64_t bands = (rows + k_band - 1) / k_band;
+    std::vector<std::thread> pool;
+    for (unsigned t = 0; t < threads_; ++t)
+      pool.emplace_back([&, t] {
+        for (std::uint64_t band = t; band < leads * bands; band += threads_)
+          decode(band / bands, band % bands * k_band);
+      });
+    for (std::thread& thread : pool) thread.join();
+  }
+  std::span<const std::byte> result() const { return {target_.data(), target_.size()}; }
+
+ private:
+  void decode(std::uint64_t lead, std::uint64_t row) {
+    const unsigned rank = shape_.rank();
+    Box box = Box::whole(shape_);
+    box.start[rank - 2] = row;
+    box.length[rank - 2] = std::min<std::uint64_t>(128, shape_[rank - 2] - row);
+    if (rank == 3) {
+      box.start[0] = lead;
+      box.length[0] = 1;
+    }
+    std::vector<codec::ByteRun> runs;
+    source_.codec->byte_runs(box, runs);
+    std::vector<std::span<const std::byte>> parts(held_.size());
+    for (const codec::ByteRun& run : runs) {  // bands of whole rows: one run for each component
+      require(parts[run.component].empty(), "a band that lies together");
+      parts[run.component] = {held_[run.component]->data() + run.offset, run.bytes};
+    }
+    source_.codec->decode(box, parts, DType::bf16,
+                          target_.data() + (lead * shape_[rank - 2] + row) * shape_[rank - 1] * 2);
+  }
+
+  const Checkpoint& checkpoint_;
+  const plan::DecodeSource& source_;
+  Shape shape_;
+  unsigned threads_;
+  std::vector<std::unique_ptr<Pages>> held_;
+  Pages target_;
+};
+
+/// Decoded while it is read, against its rival.
 void decoded(benchmark::State& state, const codec::Scheme& scheme, const std::vector<storage::TensorSpec>& coded,
-             const std::vector<codec::Role>& roles, const Shape& shape) {
+             const std::vector<codec::Role>& roles, const Shape& shape, Rival rival) {
   const auto threads = static_cast<unsigned>(state.range(0));
   const Checkpoint checkpoint(coded, [&](const storage::TensorSpec& spec, std::vector<std::byte>& bytes) {
     // No NaN codes, scales near one thousandth: what weights are like.
@@ -329,6 +398,14 @@ void decoded(benchmark::State& state, const codec::Scheme& scheme, const std::ve
     source.codec->decode(Box::whole(shape), parts, DType::bf16, wanted.data());
     require(std::memcmp(wanted.data(), loader.tensor(0).data(), wanted.size()) == 0, "a decoded load");
   }
+  if (rival == Rival::two_passes) {
+    TwoPasses passes(checkpoint, source, shape, threads);
+    passes.run();
+    require(std::memcmp(passes.result().data(), loader.tensor(0).data(), passes.result().size()) == 0, "two passes");
+    alternate(
+        state, passes.result().size(), "of_two_passes", [&] { passes.run(); }, [&] { loader.load(); });
+    return;
+  }
   const std::vector<storage::TensorSpec> twin_specs = {{"w", DType::bf16, shape}};
   const Checkpoint twin(twin_specs);
   SchemaBuilder twin_builder("twin");
@@ -339,23 +416,30 @@ void decoded(benchmark::State& state, const codec::Scheme& scheme, const std::ve
       state, twin.bytes(), "of_bf16_twin", [&] { twin_loader.load(); }, [&] { loader.load(); });
 }
 
-void fp8_blocks(benchmark::State& state) {
+void fp8(benchmark::State& state, Rival rival) {
   codec::Scheme scheme;
   scheme.id = "fp8_block";
   scheme.block_rows = scheme.block_cols = 128;
   decoded(state, scheme, {{"w", DType::f8_e4m3, {32768, 4096}}, {"w_scale_inv", DType::f32, {256, 32}}},
-          {codec::Role::weight, codec::Role::scale}, {32768, 4096});
+          {codec::Role::weight, codec::Role::scale}, {32768, 4096}, rival);
 }
+/// P6: fused against the file that holds the result. P7: against two passes.
+void fp8_blocks(benchmark::State& state) { fp8(state, Rival::bf16_twin); }
+void fp8_blocks_two_passes(benchmark::State& state) { fp8(state, Rival::two_passes); }
 BENCHMARK(fp8_blocks)->Arg(1)->Arg(2)->Iterations(k_rounds)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(fp8_blocks_two_passes)->Arg(1)->Arg(2)->Iterations(k_rounds)->UseManualTime()->Unit(benchmark::kMillisecond);
 
-void mxfp4(benchmark::State& state) {
+void mx(benchmark::State& state, Rival rival) {
   codec::Scheme scheme;
   scheme.id = "mxfp4_blocks";
   scheme.group_size = 32;
   decoded(state, scheme, {{"w_blocks", DType::u8, {16, 2880, 90, 16}}, {"w_scales", DType::u8, {16, 2880, 90}}},
-          {codec::Role::weight, codec::Role::scale}, {16, 2880, 2880});
+          {codec::Role::weight, codec::Role::scale}, {16, 2880, 2880}, rival);
 }
+void mxfp4(benchmark::State& state) { mx(state, Rival::bf16_twin); }
+void mxfp4_two_passes(benchmark::State& state) { mx(state, Rival::two_passes); }
 BENCHMARK(mxfp4)->Arg(1)->Arg(2)->Iterations(k_rounds)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(mxfp4_two_passes)->Arg(1)->Arg(2)->Iterations(k_rounds)->UseManualTime()->Unit(benchmark::kMillisecond);
 
 /// P12: digests made on the way, against a load without.
 void digests(benchmark::State& state) {
