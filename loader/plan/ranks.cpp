@@ -23,11 +23,22 @@ std::uint8_t ep_shard_axis(const Shape& shape) { return shape.rank() < 2 ? 0 : 1
 
 }  // namespace
 
+std::uint64_t layer_count(const Schema& schema) {
+  std::uint64_t layers = 0;
+  for (const NativeTensor& tensor : schema.native_tensors()) {
+    if (tensor.layer != k_no_layer) layers = std::max<std::uint64_t>(layers, std::uint64_t{tensor.layer} + 1);
+  }
+  return layers;
+}
+
 RankLayout::RankLayout(const Schema& schema, const Topology& topology, std::vector<Interval> stages)
-    : schema_(schema), topology_(topology), stages_(std::move(stages)), has_expert_mesh_(topology.ep > 1) {
+    : schema_(schema),
+      topology_(topology),
+      stages_(std::move(stages)),
+      layers_(layer_count(schema)),
+      has_expert_mesh_(topology.ep > 1) {
   std::uint64_t experts = 0;
   for (const NativeTensor& tensor : schema.native_tensors()) {
-    if (tensor.layer != k_no_layer) layers_ = std::max<std::uint64_t>(layers_, std::uint64_t{tensor.layer} + 1);
     if (!is_routed(schema.parallel_rule(tensor).kind)) continue;
     // Layers may differ in experts; the first that cannot be shared out is the one to name.
     const std::uint64_t count = expert_count(schema, tensor);

@@ -17,6 +17,9 @@
 
 namespace weightproof::plan {
 
+/// Decoder layers.
+std::uint64_t layer_count(const Schema& schema);
+
 /// A topology over a schema, found to be legal. Thread rule: immutable.
 class RankLayout {
  public:

@@ -40,6 +40,8 @@ VerifyOptions verify_options(const Arguments& arguments, Console& console) {
   options.is_strict = arguments.flag("--strict");
   options.against = arguments.text("--against");
   options.budget_bytes = arguments.bytes("--budget");
+  options.topology = arguments.text("--topology");
+  options.stages = arguments.text("--stages");
   options.threads = thread_count(arguments.count("--threads").value_or(0));
   options.command = arguments.command();
   options.progress = [&console](std::string_view what, std::uint64_t done, std::uint64_t total) {

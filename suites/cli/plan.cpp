@@ -2,38 +2,16 @@
 // plan: what a load would do, without reading a weight.
 #include "loader/plan/planner.hpp"
 
-#include <map>
-
 #include "loader/plan/text.hpp"
 #include "suites/cli/checkpoints.hpp"
 #include "suites/cli/planning.hpp"
+#include "suites/cli/rank_table.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/support/json_writer.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
 namespace {
-
-// Stored bytes that the moves of a tensor take, each row once.
-std::uint64_t stored_bytes_of(const plan::Plan& plan, const plan::PlannedTensor& tensor) {
-  std::uint64_t bytes = 0;
-  plan::Row last = plan::k_no_row;
-  for (std::uint32_t i = 0; i < tensor.move_count; ++i) {
-    const plan::Move& move = plan.moves()[tensor.first_move + i];
-    if (move.row == plan::k_no_row || move.row == last || move.action != plan::Action::write) {
-      continue;
-    }
-    last = move.row;
-    if (move.decode != k_no_id) {
-      for (const plan::Row row : plan.decodes()[move.decode].rows) {
-        bytes += plan.catalog().tensors()[row].bytes;
-      }
-    } else {
-      bytes += plan.source_view(move).element_count() * bits_of(move.source_dtype) / 8;
-    }
-  }
-  return bytes;
-}
 
 void write_tensors(JsonWriter& json, const plan::Plan& plan) {
   json.name("tensors").begin_array();
@@ -53,7 +31,7 @@ void write_tensors(JsonWriter& json, const plan::Plan& plan) {
         .member("key", tensor.key)
         .member("route", to_string(route))
         .member("reason", to_string(reason));
-    json.member("stored_bytes", stored_bytes_of(plan, tensor))
+    json.member("stored_bytes", tensor.source_bytes)
         .member("native_dtype", name_of(tensor.dtype))
         .name("shape")
         .begin_array();
@@ -65,10 +43,15 @@ void write_tensors(JsonWriter& json, const plan::Plan& plan) {
   json.end_array();
 }
 
-void write_json(const OpenedCheckpoint& opened, const plan::Plan& plan, Console& console) {
+// With a topology: the rank that was asked for. `topology` is empty without.
+void write_json(const OpenedCheckpoint& opened, const plan::Plan& plan, std::uint32_t rank, const std::string& topology,
+                Console& console) {
   JsonWriter json([&console](std::string_view text) { console.out(text); });
   json.begin_object().member("schema", "weightproof.plan/1");
   write_checkpoint(json, opened);
+  if (!topology.empty()) {
+    json.member("topology", topology);
+  }
   const plan::Proof& proof = plan.proof();
   std::uint64_t holes = 0;
   std::uint64_t overlaps = 0;
@@ -108,7 +91,7 @@ void write_json(const OpenedCheckpoint& opened, const plan::Plan& plan, Console&
   json.name("ranks")
       .begin_array()
       .begin_object()
-      .member("rank", 0)
+      .member("rank", rank)
       .member("bytes_read", traffic.read_bytes)
       .member("ranges", traffic.requests);
   json.member("tensors", plan.tensors().size()).member("amplification", amplification);
@@ -143,12 +126,28 @@ void write_json(const OpenedCheckpoint& opened, const plan::Plan& plan, Console&
 }  // namespace
 
 int run_plan(const Arguments& arguments, Console& console) {
+  const RankChoice choice = rank_choice(arguments);
   const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
-  const plan::Plan plan = make_load_plan(opened, arguments);
+  if (!choice.topology) {
+    const plan::Plan plan = make_load_plan(opened, arguments);
+    if (console.is_json()) {
+      write_json(opened, plan, 0, {}, console);
+    } else {
+      console.out(plan::to_text(plan));
+    }
+    return k_exit_done;
+  }
+  const plan::PlanBasis basis = make_plan_basis(opened, arguments);
+  const plan::RankLayout layout = rank_layout(basis.schema(), choice, arguments);
+  if (choice.is_all) {
+    return run_all_ranks(opened, basis, layout, console);
+  }
+  const plan::Plan plan = basis.plan(layout.of(choice.rank));
+  const std::string topology = plan::to_string(layout.topology());
   if (console.is_json()) {
-    write_json(opened, plan, console);
+    write_json(opened, plan, choice.rank, topology, console);
   } else {
-    console.out(plan::to_text(plan));
+    console.out("rank " + std::to_string(choice.rank) + " of " + topology + "\n" + plan::to_text(plan));
   }
   return k_exit_done;
 }

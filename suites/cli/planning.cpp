@@ -37,7 +37,7 @@ void add_declared_codecs(const Schema& schema, const Catalog& catalog, plan::Req
 
 }  // namespace
 
-plan::Plan make_load_plan(const OpenedCheckpoint& opened, const Arguments& arguments) {
+plan::PlanBasis make_plan_basis(const OpenedCheckpoint& opened, const Arguments& arguments) {
   std::shared_ptr<const Schema> schema = opened.schema ? opened.schema : identity_schema(opened.checkpoint.catalog);
   plan::Request request;
   request.dtype = target_dtype(arguments);
@@ -69,7 +69,11 @@ plan::Plan make_load_plan(const OpenedCheckpoint& opened, const Arguments& argum
   add_declared_codecs(*schema, opened.checkpoint.catalog, request);
   const std::vector<plan::Source> sources = {
       {opened.checkpoint.display_path, std::make_shared<const Catalog>(opened.checkpoint.catalog)}};
-  return plan::make_plan(std::move(schema), sources, {}, request);
+  return plan::PlanBasis(std::move(schema), sources, request);
+}
+
+plan::Plan make_load_plan(const OpenedCheckpoint& opened, const Arguments& arguments) {
+  return make_plan_basis(opened, arguments).plan();
 }
 
 }  // namespace weightproof::suites::cli

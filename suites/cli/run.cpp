@@ -36,7 +36,8 @@ constexpr std::array k_verbs = {
              "place, and "
              "the memory is known before anything is allocated.",
              "weightproof plan ./model  # routes, proof, memory\n"
-             "weightproof plan ./model --dtype bf16 --budget 256MiB  # refused here if it cannot be done",
+             "weightproof plan ./model --dtype bf16 --budget 256MiB  # refused here if it cannot be done\n"
+             "weightproof plan ./model --topology tp=8 --all-ranks  # what each of eight ranks reads and holds",
              1, 1, &run_plan},
     VerbSpec{
         "load", "CHECKPOINT", "execute a load and measure it",

@@ -74,6 +74,7 @@ Fate run_mutant(const Mutant& mutant, FixtureShelf& shelf, unsigned threads) {
   options.threads = threads;
   options.family = mutant.family;
   options.perturbation = mutant.perturbation;
+  options.topology = mutant.topology;
   const reports::Report report = verify(item.path, options);
 
   Fate fate;
@@ -111,7 +112,7 @@ std::span<const MutantList> mutant_lists() {
       MutantList{"execution", &execution_mutants}, MutantList{"resource", &resource_mutants},
       MutantList{"reference", &reference_mutants}, MutantList{"way_back", &way_back_mutants},
       MutantList{"mapping", &mapping_mutants},     MutantList{"file", &file_mutants},
-      MutantList{"codec", &codec_mutants},
+      MutantList{"codec", &codec_mutants},         MutantList{"placement", &placement_mutants},
   };
   return k_lists;
 }

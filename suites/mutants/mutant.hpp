@@ -22,6 +22,7 @@ struct Mutant {
   std::string fault;                  ///< one sentence: what is done wrong
   fixtures::GenerateOptions fixture;  ///< the sound checkpoint that it meets; `corrupt` for faults of files
   Perturbation perturbation;
+  std::string topology;  ///< the ranks that it meets; empty: one
   /// A failing check must name one of these. Empty: those of the fixture's fault; where it has none either, whom the
   /// check blames does not matter (memory, files).
   std::vector<std::string> tensors;
@@ -85,5 +86,7 @@ std::vector<Mutant> way_back_mutants();
 std::vector<Mutant> mapping_mutants();
 /// Codecs that decode otherwise.
 std::vector<Mutant> codec_mutants();
+/// Ranks that hold something else than they should.
+std::vector<Mutant> placement_mutants();
 
 }  // namespace weightproof::suites

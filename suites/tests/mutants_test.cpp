@@ -43,9 +43,10 @@ TEST_P(Mutants, MeetAFixtureWithoutFindings) {
     none.family = mutant.family;
     none.fixture.corrupt.clear();
     none.family = mutant.family;
+    none.topology = mutant.topology;
     none.equivalent = "nothing is done wrong";
     const std::string path = shelf.get(none.fixture).path.string();
-    if (!seen.insert(path).second) {
+    if (!seen.insert(path + mutant.topology).second) {
       continue;
     }
     std::vector<std::string> findings = run_mutant(none, shelf).findings;

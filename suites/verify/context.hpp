@@ -41,6 +41,8 @@ struct VerifyOptions {
   std::optional<std::uint64_t> budget_bytes;
   storage::FileCalls* calls = nullptr;  ///< null: the system's
   Perturbation perturbation;            ///< for mutants; empty: nothing is done wrong
+  std::string topology;                 ///< ranks among which the model is divided; empty: that is not asked
+  std::string stages;                   ///< layers of each pipeline stage; empty: contiguous chunks
   std::function<void(std::string_view, std::uint64_t, std::uint64_t)> progress;
   std::string command;  ///< for the report
 };
@@ -81,6 +83,8 @@ class Context {
   AgainstPointer against;
   /// What checks have to say of single tensors beyond their records; they go into the report as they are.
   std::vector<reports::Finding> findings;
+  /// Made by the checks of all ranks.
+  ExecutedRanksPointer ranks;
   /// Files without a sound header, or absent, with the check that says so.
   std::vector<FileFault> faults;
 

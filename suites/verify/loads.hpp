@@ -13,6 +13,12 @@ struct LoadRunDeleter {
 };
 using LoadRunPointer = std::unique_ptr<LoadRun, LoadRunDeleter>;
 
+struct ExecutedRanks;
+struct ExecutedRanksDeleter {
+  void operator()(ExecutedRanks* ranks) const;
+};
+using ExecutedRanksPointer = std::unique_ptr<ExecutedRanks, ExecutedRanksDeleter>;
+
 class Context;
 
 /// One digest over names, dtypes, shapes and bytes of all native tensors of one load of everything, in the order of

@@ -16,7 +16,8 @@ struct LoadOptions;
 }
 namespace weightproof::plan {
 class Plan;
-}
+struct RankPlacement;
+}  // namespace weightproof::plan
 namespace weightproof::save {
 struct ExportOptions;
 }
@@ -35,6 +36,8 @@ struct Perturbation {
   std::function<std::shared_ptr<const codec::Codec>(const codec::QuantizedTensor&,
                                                     const std::shared_ptr<const codec::Codec>&)>
       codec;
+  /// What a rank of a topology is told to hold.
+  std::function<void(const Schema&, plan::RankPlacement&)> placement;
   /// Options of the loads that checks execute; the plan outlives them.
   std::function<void(const plan::Plan&, exec::LoadOptions&)> first_load;
   std::function<void(const plan::Plan&, exec::LoadOptions&)> second_load;

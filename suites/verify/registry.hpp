@@ -34,6 +34,8 @@ std::span<const VerifyCheck> mem_checks();
 std::span<const VerifyCheck> load_checks();
 std::span<const VerifyCheck> against_checks();
 std::span<const VerifyCheck> adapter_checks();
+/// Asked only with a topology.
+std::span<const VerifyCheck> shard_checks();
 
 /// All of the above.
 std::vector<VerifyCheck> all_verify_checks();

@@ -54,6 +54,9 @@ void add_policies(const VerifyOptions& options, reports::Report& report) {
     report.policies.push_back(
         {"expected failures", std::filesystem::path(options.expect_file).filename().string(), "option", true});
   }
+  if (!options.topology.empty()) {
+    add("ranks", options.topology + (options.stages.empty() ? "" : ", stages " + options.stages), false);
+  }
   if (options.is_strict) {
     add("warnings", "fail", false);
   }
@@ -190,6 +193,9 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
   const double scan_s = seconds_since(start);
   Context context(options, checkpoint, base ? &*base : nullptr);
   for (const VerifyCheck& check : all_verify_checks()) {
+    if (options.topology.empty() && check.id.starts_with("shard.")) {
+      continue;  // one rank was asked about
+    }
     report.checks.push_back(run_check(check, context));
   }
   if (!options.expect_file.empty()) {

@@ -131,5 +131,41 @@ TEST_F(Parts, OfQuantizedModels) {
   EXPECT_GT(elements, 100'000u);
 }
 
+// Trap 9: six rows of ones under blocks of four, scales 1 and 10; the second rank of two has rows of both blocks.
+TEST(PartTraps, T09_BlocksAreCountedInTheWholeTensor) {
+  SchemaBuilder b("blocks");
+  const StoredId stored = b.stored("w.weight", {6, 4});
+  const NativeId native = b.native("w", {6, 4});
+  b.bind(stored, native, b.whole(native));
+  const std::shared_ptr<const Schema> schema = share(b);
+  Files files;
+  files.add("w.weight", {6, 4}, DType::f8_e4m3, std::vector<std::byte>(24, std::byte{0x38}));
+  std::vector<std::byte> scales(8);
+  const float values[] = {1, 10};
+  std::memcpy(scales.data(), values, 8);
+  files.add("w.weight_scale_inv", {2, 1}, DType::f32, scales);
+  plan::Request request;
+  request.dtype = plan::TargetDType::f32;
+  const auto decodes = [&](const Catalog& catalog, plan::Request& asked) {
+    codec::Scheme scheme = fp8_block();
+    scheme.block_rows = scheme.block_cols = 4;
+    asked.decodes.push_back(decode_of(catalog, stored, scheme,
+                                      {{codec::Role::weight, "w.weight"}, {codec::Role::scale, "w.weight_scale_inv"}}));
+  };
+  const Case whole = make_case(files, schema, request, decodes);
+  decodes(whole.plan->catalog(), request);
+  const plan::Source source{"base", std::make_shared<const Catalog>(whole.checkpoint->catalog)};
+  plan::RankPlacement second;
+  second.rank = 1;
+  second.locals = {{{3, 4}, {{{{3, 0}, {3, 4}}, {{0, 0}, {3, 4}}}}}};
+  const plan::Plan plan = plan::make_plan(schema, std::span(&source, 1), second, request);
+  const SourceFiles sources = whole.sources();
+  LoadAttempt attempt = load(plan, sources);
+  std::vector<float> rows(12);
+  std::memcpy(rows.data(), attempt.bytes("w").data(), 48);
+  EXPECT_EQ(rows, (std::vector<float>{1, 1, 1, 1, 10, 10, 10, 10, 10, 10, 10, 10}))
+      << "local blocks would give ones, a guessed chunk of four rows only tens";
+}
+
 }  // namespace
 }  // namespace weightproof::exec

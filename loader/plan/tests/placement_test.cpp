@@ -178,6 +178,13 @@ TEST(Stages, ContiguousCeilChunksOrAsStated) {
   EXPECT_THROW(parse_stages("0-x", 24), Error);
 }
 
+// Trap 37: te configured for one process, for two, and under a dispatcher that rewrites the backend.
+TEST(Storage, T37_OneProcessWithTe) {
+  EXPECT_EQ(expert_storage(Dispatcher::deepep, ExpertBackend::te, 1).storage, ExpertStorage::grouped);
+  EXPECT_EQ(expert_storage(Dispatcher::deepep, ExpertBackend::te, 2).storage, ExpertStorage::te);
+  EXPECT_EQ(expert_storage(Dispatcher::torch, ExpertBackend::te, 1).storage, ExpertStorage::grouped);
+}
+
 TEST(Storage, WholeInputProduct) {
   std::size_t grouped = 0, te = 0, mok = 0, refused = 0;
   for (const std::string_view d : dispatcher_names())

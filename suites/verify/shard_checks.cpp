@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of a model divided among ranks: every rank is planned and loaded in this process, and what it holds is
+// compared with the state of a single rank.
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "loader/exec/engine.hpp"
+#include "loader/plan/ranks.hpp"
+#include "suites/ranks/cluster.hpp"
+#include "suites/support/text.hpp"
+#include "suites/verify/load_run.hpp"
+#include "suites/verify/records.hpp"
+#include "suites/verify/registry.hpp"
+
+namespace weightproof::suites {
+
+struct ExecutedRanks {
+  std::string skipped;           ///< why no rank was loaded
+  std::optional<Error> illegal;  ///< why there can be no such ranks
+  std::optional<Error> error;
+  std::uint32_t ranks = 0;
+  std::uint64_t elements = 0;  ///< of the whole
+  std::vector<RankFinding> findings;
+  std::vector<RankFinding> disagreements;
+  std::string not_kept;  ///< why ranks were not compared with one another
+};
+
+void ExecutedRanksDeleter::operator()(ExecutedRanks* ranks) const { delete ranks; }
+
+namespace {
+
+using reports::CheckBuilder;
+using reports::CheckRecord;
+
+constexpr std::uint64_t k_whole_bytes_max = 1ULL << 30U;
+constexpr std::uint64_t k_kept_bytes_max = 256ULL << 20U;
+constexpr std::uint32_t k_ranks_max = 4096;
+
+bool is_illegal(const Error& error) {
+  return error.code() == ErrorCode::chunk_not_representable || error.code() == ErrorCode::ep_not_divisible;
+}
+
+// What a rank's plan or load was refused for counts against the tensors that it names.
+void add_error(const Error& error, std::uint32_t rank, std::vector<RankFinding>& findings) {
+  const std::string message = "rank " + std::to_string(rank) + ": " + error.message();
+  if (error.facts().keys.empty()) {
+    findings.push_back({"", rank, message});
+  }
+  for (const std::string& key : error.facts().keys) {
+    findings.push_back({key, rank, message});
+  }
+}
+
+void run_ranks(Context& context, ExecutedRanks& run) {
+  const Topology topology = plan::parse_topology(context.options.topology);
+  run.ranks = topology.world();
+  // The context outlives the plans.
+  const LoadInputs inputs = load_inputs(context);
+  ClusterOptions options;
+  options.topology = topology;
+  if (!context.options.stages.empty()) {
+    options.stages = plan::parse_stages(context.options.stages, plan::layer_count(*inputs.schema));
+  }
+  try {
+    const plan::RankLayout legal(*inputs.schema, topology, options.stages);
+  } catch (const Error& error) {
+    if (!is_illegal(error)) {
+      throw;
+    }
+    run.illegal = error;
+    return;
+  }
+  if (run.ranks > k_ranks_max) {
+    run.skipped = "at most " + grouped(k_ranks_max) + " ranks are loaded in one process; plan --all-ranks has no limit";
+    return;
+  }
+  const plan::PlanBasis basis(inputs.schema, inputs.sources, inputs.request);
+  const plan::Plan whole = basis.plan();
+  if (whole.memory().peak_bytes() > k_whole_bytes_max) {
+    run.skipped = "the state of all ranks is compared with that of one, which takes " +
+                  human_bytes(whole.memory().peak_bytes()) + " of memory";
+    return;
+  }
+  const storage::Checkpoint* checkpoint = &context.checkpoint;
+  const exec::SourceFiles files = exec::SourceFiles::of(std::span(&checkpoint, 1));
+  const exec::LoadAttempt attempt = exec::load(whole, files);
+  attempt.require_complete();
+  for (const plan::PlannedTensor& tensor : whole.tensors()) {
+    run.elements += *element_count(whole.shape_of(tensor));
+  }
+
+  options.placement = context.options.perturbation.placement;
+  const WholeState state{&whole, &attempt};
+  Cluster cluster(basis, context.checkpoint, state, options);
+  std::vector<RankState> kept;
+  std::uint64_t kept_bytes = 0;
+  bool is_complete = true;
+  for (std::uint32_t rank = 0; rank < run.ranks; ++rank) {
+    if (context.options.progress) {
+      context.options.progress("loading ranks", rank, run.ranks);
+    }
+    try {
+      RankState loaded = cluster.run_rank(rank);
+      cluster.compare(rank, loaded, run.findings);
+      kept_bytes += loaded.plan->memory().final_bytes;
+      if (kept_bytes <= k_kept_bytes_max) {
+        kept.push_back(std::move(loaded));
+      }
+    } catch (const Error& error) {
+      add_error(error, rank, run.findings);
+      is_complete = false;
+    }
+  }
+  const std::vector<RankFinding> unseen = cluster.unseen();
+  run.findings.insert(run.findings.end(), unseen.begin(), unseen.end());
+  if (!is_complete || kept.size() != run.ranks) {
+    run.not_kept = is_complete ? "the ranks together take " + human_bytes(kept_bytes) + " of memory"
+                               : "not every rank could be loaded";
+    return;
+  }
+  run.disagreements = disagreements(kept);
+  if (run.findings.empty()) {
+    // The same state out of these ranks for one rank more, which no cut of theirs fits.
+    ClusterOptions others;
+    others.topology.fsdp = run.ranks + 1;
+    const Cluster changed(basis, context.checkpoint, state, others);
+    run.findings = reshard(kept, changed.run_all());
+  }
+}
+
+ExecutedRanks& ranks_of(Context& context) {
+  if (context.ranks) {
+    return *context.ranks;
+  }
+  context.ranks.reset(new ExecutedRanks);
+  ExecutedRanks& run = *context.ranks;
+  run.skipped = context.schema ? why_no_load(context) : context.no_schema_reason;
+  if (!run.skipped.empty()) {
+    return run;
+  }
+  try {
+    run_ranks(context, run);
+  } catch (const Error& error) {
+    run.error = error;
+  }
+  return run;
+}
+
+std::optional<CheckRecord> no_ranks(const ExecutedRanks& run, const char* id) {
+  if (!run.skipped.empty()) {
+    return CheckBuilder(id).skip(run.skipped);
+  }
+  if (run.error) {
+    return error_record(id, *run.error);
+  }
+  if (run.illegal) {
+    return CheckBuilder(id).skip("there are no such ranks (shard.topology)");
+  }
+  return std::nullopt;
+}
+
+CheckRecord record_of_findings(const char* id, const std::vector<RankFinding>& findings, std::uint64_t examined) {
+  CheckBuilder builder(id);
+  builder.examined(examined);
+  std::set<std::string> named;
+  for (const RankFinding& finding : findings) {
+    if (named.insert(finding.tensor).second) {
+      builder.subject(finding.tensor);
+    }
+  }
+  if (findings.empty()) {
+    return builder.pass();
+  }
+  builder.evidence("rank", findings.front().rank);
+  return builder.fail(printable(findings.front().tensor) + ": " + findings.front().message);
+}
+
+CheckRecord topology(Context& context) {
+  const ExecutedRanks& run = ranks_of(context);
+  if (!run.skipped.empty() && run.ranks == 0) {
+    return CheckBuilder("shard.topology").skip(run.skipped);
+  }
+  if (run.illegal) {
+    return failed_record("shard.topology", *run.illegal);
+  }
+  if (run.error) {
+    return error_record("shard.topology", *run.error);
+  }
+  return CheckBuilder("shard.topology").examined(run.ranks).pass();
+}
+
+CheckRecord reassembly(Context& context) {
+  const ExecutedRanks& run = ranks_of(context);
+  if (auto record = no_ranks(run, "shard.reassembly")) {
+    return *record;
+  }
+  return record_of_findings("shard.reassembly", run.findings, run.elements);
+}
+
+CheckRecord agreement(Context& context) {
+  const ExecutedRanks& run = ranks_of(context);
+  if (auto record = no_ranks(run, "shard.agreement")) {
+    return *record;
+  }
+  if (!run.not_kept.empty()) {
+    return CheckBuilder("shard.agreement").skip(run.not_kept);
+  }
+  return record_of_findings("shard.agreement", run.disagreements, run.ranks);
+}
+
+constexpr std::array k_checks = {
+    VerifyCheck{"shard.topology", &topology},
+    VerifyCheck{"shard.reassembly", &reassembly},
+    VerifyCheck{"shard.agreement", &agreement},
+};
+
+}  // namespace
+
+std::span<const VerifyCheck> shard_checks() { return k_checks; }
+
+}  // namespace weightproof::suites
