@@ -54,6 +54,24 @@ std::uint64_t origin_of(const Plan& plan, const PlannedTensor& tensor, Words& wo
   return hash_words(words);
 }
 
+/// Runs of consecutive elements that a view consists of.
+std::uint64_t runs_of(const View& view) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> axes;  // stride, extent
+  for (unsigned axis = 0; axis < view.rank(); ++axis) {
+    if (view.extents()[axis] != 1) axes.emplace_back(view.strides()[axis], view.extents()[axis]);
+  }
+  std::sort(axes.begin(), axes.end());
+  std::uint64_t length = 1, runs = 1;
+  for (const auto& [stride, extent] : axes) {
+    if (runs == 1 && stride == length) {
+      length *= extent;
+    } else {
+      runs *= extent;
+    }
+  }
+  return runs;
+}
+
 /// Tensors that every topology treats alike: one of them stands for all.
 class Representatives {
  public:
@@ -155,6 +173,7 @@ AllRanks plan_all_ranks(const PlanBasis& basis, const RankLayout& layout, std::u
     figures.moves = plan.moves().size();
     figures.final_bytes = plan.memory().final_tensor_bytes;
     figures.read_bytes = plan.traffic().read_bytes;
+    figures.compared_bytes = plan.traffic().compare_bytes;
     figures.requests = plan.traffic().requests;
     figures.beyond_final_bytes = plan.memory().beyond_final_bytes();
     figures.peak_bytes = plan.memory().peak_bytes();
@@ -168,6 +187,9 @@ AllRanks plan_all_ranks(const PlanBasis& basis, const RankLayout& layout, std::u
       if (is_new) all.distinct_bytes += tensor.source_bytes;
       if (at->second != origin && all.diverged.empty()) all.diverged = tensor.key;
       if (on_node.insert(part).second) node.distinct_bytes += tensor.source_bytes;
+    }
+    for (const Move& move : plan.moves()) {
+      if (move.action != Action::fill && move.decode == k_no_id) figures.ranges += runs_of(plan.source_view(move));
     }
     representatives.add(placement);
     all.source_bytes += figures.source_bytes;

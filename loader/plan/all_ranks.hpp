@@ -16,10 +16,12 @@ struct RankFigures {
   std::uint32_t rank = 0;
   std::uint64_t tensors = 0;
   std::uint64_t moves = 0;
-  std::uint64_t final_bytes = 0;   ///< tensors it holds
-  std::uint64_t source_bytes = 0;  ///< stored bytes of them
-  std::uint64_t read_bytes = 0;    ///< with gaps and companions
+  std::uint64_t final_bytes = 0;     ///< tensors it holds
+  std::uint64_t source_bytes = 0;    ///< stored bytes of them
+  std::uint64_t compared_bytes = 0;  ///< of second copies, which are read to be compared
+  std::uint64_t read_bytes = 0;      ///< with gaps and companions
   std::uint64_t requests = 0;
+  std::uint64_t ranges = 0;  ///< runs of stored elements that it holds; close ones share a request
   std::uint64_t beyond_final_bytes = 0;
   std::uint64_t peak_bytes = 0;
 };

@@ -43,15 +43,19 @@ void for_each_run(const View& view, std::uint64_t gap_elements_max, Use use) {
     if (view.extents()[axis] != 1) axes.push_back({view.strides()[axis], view.extents()[axis]});
   }
   std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
-  std::uint64_t runs = 1;
-  for (const Axis& axis : axes) runs = runs > k_runs_max ? runs : runs * std::min(axis.extent, k_runs_max + 1);
+  // Runs that are left where the axes from this one on are walked; what lies inside of it is one run.
+  const auto runs_from = [&](std::size_t first) {
+    std::uint64_t runs = 1;
+    for (std::size_t i = first; i < axes.size() && runs <= k_runs_max; ++i)
+      runs *= std::min(axes[i].extent, k_runs_max + 1);
+    return runs;
+  };
   std::uint64_t length = 1;
   std::size_t inner = 0;
   for (; inner < axes.size(); ++inner) {
     const Axis& axis = axes[inner];
-    if (axis.stride > length && axis.stride - length > gap_elements_max && runs <= k_runs_max) break;
+    if (axis.stride > length && axis.stride - length > gap_elements_max && runs_from(inner) <= k_runs_max) break;
     length = std::max(length, (axis.extent - 1) * axis.stride + length);
-    runs = runs > k_runs_max ? runs : runs / axis.extent;
   }
   const std::vector<Axis> outer(axes.begin() + static_cast<std::ptrdiff_t>(inner), axes.end());
   std::vector<std::uint64_t> at(outer.size(), 0);

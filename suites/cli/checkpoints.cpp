@@ -19,6 +19,29 @@ plan::TargetDType target_dtype(const Arguments& arguments) {
 
 unsigned asked_threads(const Arguments& arguments) { return thread_count(arguments.count("--threads").value_or(0)); }
 
+plan::ExpertStorageVerdict asked_storage(const Arguments& arguments) {
+  const bool has_runtime = arguments.has("--dispatcher") || arguments.has("--expert-backend");
+  if (arguments.has("--expert-storage")) {
+    if (has_runtime) {
+      ErrorFacts facts;
+      facts.hint = "leave out --expert-storage, or --dispatcher and --expert-backend";
+      throw Error(ErrorCode::usage, "the storage of experts is stated and derived at once", std::move(facts));
+    }
+    const std::string text = arguments.text("--expert-storage");
+    return {text == "te"    ? ExpertStorage::te
+            : text == "mok" ? ExpertStorage::mok
+                            : ExpertStorage::grouped,
+            "asked for"};
+  }
+  if (!has_runtime) {
+    return {ExpertStorage::grouped, "no backend was named"};
+  }
+  const std::uint32_t world =
+      arguments.has("--topology") ? plan::parse_topology(arguments.text("--topology")).world() : 1;
+  return plan::expert_storage(plan::dispatcher_from(arguments.text("--dispatcher", "torch")),
+                              plan::expert_backend_from(arguments.text("--expert-backend", "torch")), world);
+}
+
 OpenedCheckpoint::OpenedCheckpoint(const std::string& path, const Arguments& arguments) {
   storage::SelectionOptions selection;
   selection.revision = arguments.text("--revision");
@@ -45,7 +68,8 @@ OpenedCheckpoint::OpenedCheckpoint(const std::string& path, const Arguments& arg
       }
       form->expert_layout = "stacked_folded";
     }
-    schema = std::make_shared<const Schema>(detection.family->describe(*config, *form, ExpertStorage::grouped));
+    schema =
+        std::make_shared<const Schema>(detection.family->describe(*config, *form, asked_storage(arguments).storage));
   }
 }
 

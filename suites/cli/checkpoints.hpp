@@ -8,6 +8,7 @@
 #include <string>
 
 #include "adapters/family.hpp"
+#include "loader/plan/placement.hpp"
 #include "suites/cli/console.hpp"
 #include "suites/cli/options.hpp"
 #include "suites/state/decoded_state.hpp"
@@ -36,6 +37,8 @@ struct OpenedCheckpoint {
 void write_checkpoint(JsonWriter& json, const OpenedCheckpoint& opened);
 
 plan::TargetDType target_dtype(const Arguments& arguments);
+/// How routed experts lie in memory, and why: as stated, or as dispatcher, backend and number of ranks build them.
+plan::ExpertStorageVerdict asked_storage(const Arguments& arguments);
 unsigned asked_threads(const Arguments& arguments);
 
 }  // namespace weightproof::suites::cli

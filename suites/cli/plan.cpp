@@ -127,7 +127,12 @@ void write_json(const OpenedCheckpoint& opened, const plan::Plan& plan, std::uin
 
 int run_plan(const Arguments& arguments, Console& console) {
   const RankChoice choice = rank_choice(arguments);
+  const plan::ExpertStorageVerdict storage = asked_storage(arguments);
   const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
+  if (!console.is_json() && storage.storage != ExpertStorage::grouped) {
+    console.out(std::string("experts of storage ") + (storage.storage == ExpertStorage::te ? "te: " : "mok: ") +
+                storage.reason + "\n");
+  }
   if (!choice.topology) {
     const plan::Plan plan = make_load_plan(opened, arguments);
     if (console.is_json()) {

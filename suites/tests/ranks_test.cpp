@@ -387,6 +387,24 @@ TEST(RankCommand, PlansOneRankOrAllOfThem) {
   }
 }
 
+TEST(RankCommand, TheRuntimeDecidesHowExpertsLie) {
+  const TemporaryDirectory directory;
+  const std::string path = made(directory, "qwen3_moe", "tiny_e4");
+  const std::vector<std::string> runtime = {"--dispatcher", "deepep", "--expert-backend", "te"};
+  std::vector<std::string> words = {"plan", path, "--topology", "fsdp=2,ep=2", "--rank", "1"};
+  words.insert(words.end(), runtime.begin(), runtime.end());
+  const ProcessResult two = run_tool(words);
+  EXPECT_EQ(two.status, 0) << two.err;
+  EXPECT_NE(two.out.find("experts.gate_up_linear.weight2"), std::string::npos) << two.out;
+  EXPECT_EQ(two.out.find("experts.gate_up_linear.weight1"), std::string::npos) << "an expert of the other rank";
+  words = {"plan", path};
+  words.insert(words.end(), runtime.begin(), runtime.end());
+  EXPECT_NE(run_tool(words).out.find("experts.gate_and_up_projs"), std::string::npos)
+      << "one process: grouped, also for te";
+  EXPECT_EQ(run_tool({"plan", path, "--expert-storage", "te", "--dispatcher", "deepep"}).status, 2);
+  EXPECT_EQ(run_tool({"plan", path, "--dispatcher", "mok"}).status, 3) << "one process is no multiple of four";
+}
+
 TEST(RankCommand, RefusesWhatCannotBe) {
   const TemporaryDirectory directory;
   const std::string path = made(directory, "qwen3_moe", "tiny_e4");

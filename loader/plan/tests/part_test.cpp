@@ -190,6 +190,15 @@ TEST(Part, EmptyTensorsAreHeldAndARankMayHoldNothing) {
   EXPECT_FALSE(to_text(empty).empty());
 }
 
+TEST(Part, LargeStacksAreNotReadThrough) {
+  SchemaBuilder builder("stack");
+  builder.identity("stack", {64, 1024, 1536});
+  RankPlacement half;
+  half.locals = {box_of_shape({{0, 512, 0}, {64, 512, 1536}})};
+  const Plan plan = part_of(share(builder), CatalogMaker().add("stack", {64, 1024, 1536}).make(), half);
+  EXPECT_EQ(plan.traffic().read_bytes, 64u * 512 * 1536 * 2) << "64 runs, and not the gaps between them";
+}
+
 TEST(Part, ThePlacementItselfIsProved) {
   const Small model;
   RankPlacement placement = all_whole(*model.schema);
