@@ -16,6 +16,7 @@
 #include "loader/storage/writer.hpp"
 #include "suites/cli/bench_baseline.hpp"
 #include "suites/cli/checkpoints.hpp"
+#include "suites/cli/identity_schema.hpp"
 #include "suites/cli/planning.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/support/json_writer.hpp"
@@ -296,9 +297,14 @@ void Bench::planning(const fs::path& path) {
   Case& row =
       add("plan with its proof", "bare scan of the header", 1.0 / 8, opened.checkpoint.shards[0].header->header_bytes);
   row.counters = {{"tensors", opened.checkpoint.catalog.size()}};
+  const std::shared_ptr<const Schema> schema = identity_schema(opened.checkpoint.catalog);
+  const std::vector<plan::Source> sources = {
+      {"many", std::shared_ptr<const Catalog>(&opened.checkpoint.catalog, [](const Catalog*) {})}};
+  plan::Request request;
+  request.threads = threads_;
   alternate(
       row, rounds_, [&] { static_cast<void>(storage::read_header(file)); },
-      [&] { static_cast<void>(make_load_plan(opened, arguments_)); });
+      [&] { static_cast<void>(plan::make_plan(schema, sources, {}, request)); });
 }
 
 // From the start of a process to the last tensor in its place, in pairs.

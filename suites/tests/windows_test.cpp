@@ -90,6 +90,25 @@ TEST(Windows, AFaultInABoxIsNamedByTensorAndCoordinate) {
       << "a later box does not begin at row 0: " << record.message;
 }
 
+// All threads of the plan against one.
+TEST(Windows, ThreadsThatShowAreNamed) {
+  const TemporaryDirectory directory;
+  fixtures::generate({}, directory / "model");
+  const std::string key = "model.layers.0.mlp.down_proj.weight";
+  exec::Faults faults{exec::Fault::neighbour_range, 0, 0};
+  Perturbation wrong;
+  wrong.second_load = [&](const plan::Plan& plan, exec::LoadOptions& options) {
+    EXPECT_EQ(options.threads, 1U);
+    faults.tensor = static_cast<std::uint32_t>(plan.find(key));
+    options.faults = &faults;
+  };
+  const reports::Report sound = verify_small(directory / "model", std::nullopt);
+  EXPECT_EQ(record_of(sound, "io.determinism").status, Status::pass) << record_of(sound, "io.determinism").reason;
+  const reports::Report report = verify_small(directory / "model", std::nullopt, std::move(wrong));
+  EXPECT_EQ(record_of(report, "io.determinism").status, Status::fail);
+  EXPECT_TRUE(names(record_of(report, "io.determinism"), key));
+}
+
 TEST(Windows, ABudgetThatIsTooSmallIsAnError) {
   const TemporaryDirectory directory;
   fixtures::generate({}, directory / "model");

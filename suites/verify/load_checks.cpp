@@ -61,6 +61,20 @@ CheckRecord sentinel(Context& context) { return of_tensors(context, "io.sentinel
 CheckRecord poison(Context& context) { return of_tensors(context, "io.poison", &LoadRun::poison); }
 CheckRecord reload(Context& context) { return of_tensors(context, "io.reload", &LoadRun::reload); }
 
+// The first of the loads has all threads of its plan, the second one.
+CheckRecord determinism(Context& context) {
+  const LoadRun& run = load_run_of(context);
+  if (auto record = no_loads(run, "io.determinism")) {
+    return *record;
+  }
+  CheckBuilder builder("io.determinism");
+  if (run.threads < 2) {
+    return builder.skip("one thread was used");
+  }
+  builder.examined(run.tensors);
+  return record_of_findings(builder, run.reload);
+}
+
 CheckRecord ledger(Context& context) {
   const LoadRun& run = load_run_of(context);
   if (auto record = no_loads(run, "io.ledger")) {
@@ -225,6 +239,7 @@ constexpr std::array k_checks = {
     VerifyCheck{"io.sentinel", &sentinel},
     VerifyCheck{"io.poison", &poison},
     VerifyCheck{"io.reload", &reload},
+    VerifyCheck{"io.determinism", &determinism},
     VerifyCheck{"io.opens", &opens},
 };
 

@@ -528,6 +528,7 @@ void Runner::run_window(const LoadWindows& windows, const LoadWindow& window) {
   judge_memory(seen, first);
   run_.bytes += plan.memory().final_tensor_bytes;
   run_.reads += first.counters().read_bytes;
+  run_.threads = std::max(run_.threads, first.threads());
   std::vector<LedgerFault> faults;
   ledger_->add(plan, first.ledger(), seen.origins, faults);
   for (const LedgerFault& fault : faults) {

@@ -53,6 +53,7 @@ struct LoadRun {
   std::uint64_t boxes = 0;  ///< of these, boxes of a tensor larger than a window
   std::uint64_t tensors = 0;
   std::uint64_t bytes = 0;  ///< of native state, by the first loads
+  unsigned threads = 0;     ///< most of any first load
   std::uint64_t reads = 0;  ///< bytes that these read
   double seconds = 0;
   std::uint64_t metadata_bytes = 0;
