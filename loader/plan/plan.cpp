@@ -40,7 +40,12 @@ std::size_t Plan::find(std::string_view key) const {
   const std::uint32_t id = side_ == Side::native ? schema_->find_native(key) : schema_->find_stored(key);
   if (id != k_no_id) return tensor_of_[id] == 0 ? SIZE_MAX : tensor_of_[id] - 1;
   if (passed_through_.empty()) return SIZE_MAX;
-  const std::size_t row = catalog_->index_of(key);
+  std::size_t row = side_ == Side::native ? SIZE_MAX : catalog_->index_of(key);
+  for (const Passthrough& pass : schema_->passthroughs()) {
+    if (row != SIZE_MAX) break;
+    if (key.starts_with(pass.native_prefix))
+      row = catalog_->index_of(pass.prefix + std::string(key.substr(pass.native_prefix.size())));
+  }
   const auto at = std::lower_bound(passed_through_.begin(), passed_through_.end(), row,
                                    [](const auto& entry, std::size_t wanted) { return entry.first < wanted; });
   return at != passed_through_.end() && at->first == row ? at->second : SIZE_MAX;

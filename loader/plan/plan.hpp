@@ -233,6 +233,7 @@ class Plan {
   std::vector<std::uint32_t> whole_order_;
   std::vector<std::uint32_t> tensor_of_;  // per NativeId or StoredId by side_: position + 1, 0 where not planned
   std::vector<std::pair<Row, std::uint32_t>> passed_through_;  // ascending rows, with their positions
+  std::vector<std::shared_ptr<const std::string>> renamed_;    // native names of those that have another
   std::vector<Layout> layouts_;
   std::shared_ptr<const Schema> schema_;
   std::shared_ptr<const Catalog> catalog_;

@@ -121,11 +121,11 @@ void Planner::add_tensors() {
       if (plan_.coverage_->row_of[id] != k_no_row) ranks[id] = rank_of(plan_.coverage_->row_of[id]);
     }
   }
-  std::vector<Row> passed;
-  for (const MatchedRows& pass : plan_.coverage_->passed_through) {
+  std::vector<std::pair<Row, const Passthrough*>> passed;
+  for (std::size_t i = 0; i < plan_.coverage_->passed_through.size(); ++i) {
     if (!placement_.has_passthrough) break;
-    for (const Row at : pass.rows) {
-      passed.push_back(at);
+    for (const Row at : plan_.coverage_->passed_through[i].rows) {
+      passed.emplace_back(at, &schema_.passthroughs()[i]);
       ranks.push_back(rank_of(at));
     }
   }
@@ -156,7 +156,7 @@ void Planner::add_tensors() {
   plan_.moves_.reserve(is_native ? gathered_moves_.size() + passed.size() : tensors);
   for (const std::uint32_t i : order) {
     if (i >= count) {
-      add_passed_through(passed[i - count]);
+      add_passed_through(passed[i - count].first, *passed[i - count].second);
     } else if (is_native) {
       add_native_tensor(i);
     } else {
@@ -209,7 +209,7 @@ void Planner::add_native_tensor(NativeId id) {
   add_tensor(tensor);
 }
 
-void Planner::add_passed_through(Row at) {
+void Planner::add_passed_through(Row at, const Passthrough& rule) {
   Move move;
   move.tensor = static_cast<std::uint32_t>(plan_.tensors_.size());
   move.row = at;
@@ -217,9 +217,14 @@ void Planner::add_passed_through(Row at) {
   move.source_dtype = row(at).dtype;
   PlannedTensor tensor;
   tensor.key = row(at).key;
+  if (request_.side == Side::native && rule.native_prefix != rule.prefix) {
+    plan_.renamed_.push_back(
+        std::make_shared<const std::string>(rule.native_prefix + std::string(tensor.key.substr(rule.prefix.size()))));
+    tensor.key = *plan_.renamed_.back();
+  }
   tensor.shape = move.source_layout;
   tensor.first_move = static_cast<std::uint32_t>(plan_.moves_.size());
-  tensor.dtype = row(at).dtype;
+  tensor.dtype = basis_.target_dtype(DTypeRule::weight, row(at).dtype, row(at).dtype);
   plan_.moves_.push_back(move);
   add_tensor(tensor);
 }

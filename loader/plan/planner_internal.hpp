@@ -61,7 +61,7 @@ class Planner {
   void add_tensors();
   void add_hf_tensor(StoredId stored);
   void add_native_tensor(NativeId native);
-  void add_passed_through(Row row);
+  void add_passed_through(Row row, const Passthrough& rule);
   void add_tensor(PlannedTensor tensor);
   void list_unread();
 

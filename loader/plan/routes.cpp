@@ -124,8 +124,8 @@ std::optional<DType> Basis::stored_dtype(std::span<const Move> moves) const {
 DType Basis::target_dtype(DTypeRule rule, DType fixed, std::optional<DType> stored) const {
   if (rule == DTypeRule::fixed) return fixed;
   const DType found = stored.value_or(asked_dtype(request.dtype, request.decoded_dtype));
-  if (rule == DTypeRule::any || !is_ordinary_float(found)) return found;
-  if (request.dtype == TargetDType::stored) return found;
+  if (!is_ordinary_float(found) || request.dtype == TargetDType::stored) return found;
+  if (rule == DTypeRule::any && bits_of(asked_dtype(request.dtype, found)) < bits_of(found)) return found;
   return rule == DTypeRule::f32_state ? DType::f32 : asked_dtype(request.dtype, found);
 }
 

@@ -90,7 +90,9 @@ Family mixtral(const Config&) {
 Family minimax_m1(const Config& config) {
   Family family = mixtral(config);
   family.id = "minimax_m1";
+  // The router's weight is F32 in the released file and stays so.
   family.lines =
+      std::vector<Line>{{k_layer + "block_sparse_moe.gate.weight", k_layer + "mlp.gate.weight", Rule::same_kept}} +
       family.lines + std::vector<Line>{same(k_layer + "self_attn.{qkv_proj,output_gate,norm,out_proj}.weight")};
   return family;
 }

@@ -7,6 +7,7 @@ namespace {
 
 Line same(const std::string& stored, const std::string& native = "") { return {stored, native, Rule::same}; }
 Line same_f32(const std::string& stored, const std::string& native = "") { return {stored, native, Rule::same_f32}; }
+Line same_kept(const std::string& stored, const std::string& native) { return {stored, native, Rule::same_kept}; }
 
 // One block of DeepSeek-V4. The order matters: the first line that fits names the key.
 std::vector<Line> v4_block(const std::string& stored, const std::string& native) {
@@ -14,20 +15,21 @@ std::vector<Line> v4_block(const std::string& stored, const std::string& native)
   return std::vector<Line>{
              same(stored + "attn_norm.weight", native + "input_layernorm.weight"),
              same(stored + "ffn_norm.weight", native + "post_attention_layernorm.weight"),
-             same(stored + "attn.attn_sink", attn + "sinks_param.weight"),
+             // Sinks, compressors and hyper-connections are F32 in the released files and stay so.
+             same_kept(stored + "attn.attn_sink", attn + "sinks_param.weight"),
              same(stored + "attn.compressor.norm.weight", attn + "compressor.kv_norm.weight"),
-             same(stored + "attn.compressor.ape", attn + "compressor.ape_param.weight"),
+             same_kept(stored + "attn.compressor.ape", attn + "compressor.ape_param.weight"),
+             same_kept(stored + "attn.compressor.{wkv,wgate}.weight", attn + "compressor.{}.weight"),
              same(stored + "attn.indexer.compressor.norm.weight", indexer + "kv_norm.weight"),
-             same(stored + "attn.indexer.compressor.ape", indexer + "ape_param.weight"),
-             same(stored + "attn.indexer.compressor.*", indexer + "*"),
-             same(stored + "attn.indexer.*", indexer + "*"),
-             same(stored + "attn.*", attn + "*"),
-             same(stored + "ffn.gate.{weight,tid2eid}", native + "mlp.gate.{}"),
+             same_kept(stored + "attn.indexer.compressor.ape", indexer + "ape_param.weight"),
+             same_kept(stored + "attn.indexer.compressor.{wkv,wgate}.weight", indexer + "{}.weight"),
+             same(stored + "attn.indexer.compressor.*", indexer + "*"), same(stored + "attn.indexer.*", indexer + "*"),
+             same(stored + "attn.*", attn + "*"), same(stored + "ffn.gate.{weight,tid2eid}", native + "mlp.gate.{}"),
              same_f32(stored + "ffn.gate.bias", native + "mlp.gate.e_score_correction_bias"),
              same(stored + "ffn.shared_experts.w1.weight", native + "mlp.shared_experts.gate_proj.weight"),
              same(stored + "ffn.shared_experts.w3.weight", native + "mlp.shared_experts.up_proj.weight"),
              same(stored + "ffn.shared_experts.w2.weight", native + "mlp.shared_experts.down_proj.weight"),
-             same(stored + "hc_{attn,ffn}_{fn,base,scale}", native + "{}_hc.{}")} +
+             same_kept(stored + "hc_{attn,ffn}_{fn,base,scale}", native + "{}_hc.{}")} +
          experts_w132(stored + "ffn.experts", native + "mlp.experts");
 }
 
@@ -51,15 +53,15 @@ Family deepseek_v4(const Config& config) {
   Family family;
   family.id = "deepseek_v4";
   family.spellings = {{"", {}}};
-  family.lines =
-      std::vector<Line>{same("embed.weight", "model.embed_tokens.weight"), same("norm.weight", "model.norm.weight"),
-                        same("head.weight", "lm_head.weight"), same("hc_head_{fn,base,scale}", "model.hc_head.hc_{}")} +
-      v4_block("layers.#.", "model.layers.#.");
+  family.lines = std::vector<Line>{same("embed.weight", "model.embed_tokens.weight"),
+                                   same("norm.weight", "model.norm.weight"), same("head.weight", "lm_head.weight"),
+                                   same_kept("hc_head_{fn,base,scale}", "model.hc_head.hc_{}")} +
+                 v4_block("layers.#.", "model.layers.#.");
   if (config.natural("num_nextn_predict_layers").value_or(1) == 0)
     family.dropped = {"mtp.*"};
   else
     family.lines = family.lines + v4_block("mtp.#.", "mtp.layers.#.") +
-                   std::vector<Line>{same("mtp.#.hc_head_{fn,base,scale}", "mtp.layers.#.hc_head.hc_{}"),
+                   std::vector<Line>{same_kept("mtp.#.hc_head_{fn,base,scale}", "mtp.layers.#.hc_head.hc_{}"),
                                      same("mtp.#.*", "mtp.layers.#.*")};
   return family;
 }

@@ -37,6 +37,19 @@ std::uint64_t leading_extent(const Shape& shape) {
   return product;
 }
 
+/// Experts in MXFP4 blocks are stored [expert, out, in]; the same experts without blocks are published [expert, in,
+/// out].
+bool is_published_transposed(const codec::Codec& codec) {
+  return codec.scheme().id == "mxfp4_blocks" && codec.components().front().key.ends_with("_blocks") &&
+         codec.natural_shape().rank() == 3;
+}
+
+/// Rows of the shown matrices that are decoded at once begin at multiples of this.
+std::uint64_t row_granule(const StateTensor& tensor) {
+  const unsigned rank = tensor.shape.rank();
+  return std::max<std::uint64_t>(1, tensor.codec->granule()[tensor.is_transposed ? rank - 1 : rank - 2]);
+}
+
 }  // namespace
 
 DType decoded_dtype(const ConfigValue* config) {
@@ -102,6 +115,10 @@ DecodedState::DecodedState(const storage::Checkpoint& checkpoint, const StateOpt
     out.codec = codec::make_codec(tensor.scheme, tensor.components, probes);
     out.key = tensor.key;
     out.shape = out.codec->natural_shape();
+    out.is_transposed = is_published_transposed(*out.codec);
+    if (out.is_transposed) {
+      std::swap(out.shape[out.shape.rank() - 2], out.shape[out.shape.rank() - 1]);
+    }
     out.dtype = target;
     out.row = weight;
     out.stored_dtype = catalog.tensors()[weight].dtype;
@@ -136,8 +153,11 @@ void DecodedState::add_plain(std::uint32_t at, const StateOptions& options) {
     out.dtype = *asked;
     if (options.schema != nullptr) {
       const StoredId id = options.schema->find_stored(row.key);
-      if (id != k_no_id && options.schema->stored_tensors()[id].dtype_rule == DTypeRule::f32_state) {
+      const DTypeRule rule = id == k_no_id ? DTypeRule::weight : options.schema->stored_tensors()[id].dtype_rule;
+      if (rule == DTypeRule::f32_state) {
         out.dtype = DType::f32;  // whatever was asked for: this state is F32 everywhere
+      } else if (rule == DTypeRule::any && bits_of(*asked) < bits_of(row.dtype)) {
+        out.dtype = row.dtype;  // never narrowed
       }
     }
   }
@@ -212,7 +232,7 @@ void DecodedState::read_decoded(const StateTensor& tensor, std::uint64_t offset,
   if (cols == 0 || rows == 0 || leading_extent(shape) == 0) {
     return;
   }
-  const std::uint64_t granule = std::max<std::uint64_t>(1, tensor.codec->granule()[shape.rank() - 2]);
+  const std::uint64_t granule = row_granule(tensor);
   const std::uint64_t fitting = std::max<std::uint64_t>(1, k_window_bytes / (cols * width));
   const std::uint64_t band_rows = std::max(granule, fitting / granule * granule);
   std::uint64_t at = offset / width;
@@ -243,8 +263,28 @@ std::vector<std::byte> DecodedState::decode_band(const StateTensor& tensor, std:
     box.length[axis] = 1;
     lead /= shape[axis];
   }
-  box.start[rank - 2] = first_row;
-  box.length[rank - 2] = rows;
+  if (!tensor.is_transposed) {
+    box.start[rank - 2] = first_row;
+    box.length[rank - 2] = rows;
+    return decode_box(tensor, box);
+  }
+  const std::uint64_t columns = shape[rank - 1];
+  box.length[rank - 2] = columns;
+  box.start[rank - 1] = first_row;
+  box.length[rank - 1] = rows;
+  const std::vector<std::byte> natural = decode_box(tensor, box);
+  const std::size_t width = bits_of(tensor.dtype) / 8;
+  std::vector<std::byte> out(natural.size());
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    for (std::uint64_t column = 0; column < columns; ++column) {
+      std::memcpy(out.data() + (row * columns + column) * width, natural.data() + (column * rows + row) * width, width);
+    }
+  }
+  return out;
+}
+
+// Dense elements of any box of the codec's own shape.
+std::vector<std::byte> DecodedState::decode_box(const StateTensor& tensor, const Box& box) const {
   const Box aligned = tensor.codec->align(box);
   std::vector<codec::ByteRun> runs;
   tensor.codec->byte_runs(aligned, runs);
@@ -272,15 +312,24 @@ std::vector<std::byte> DecodedState::decode_band(const StateTensor& tensor, std:
   if (aligned == box) {
     return out;
   }
-  // The granule asked for more: cut the band out. Inner axes are whole, leading ones may have grown.
+  // The granule asked for more: cut the box out, row by row.
+  const unsigned rank = tensor.codec->natural_shape().rank();
   std::vector<std::byte> cut(static_cast<std::size_t>(box.element_count()) * width);
-  std::uint64_t from = 0;
-  std::uint64_t stride = 1;
-  for (unsigned axis = rank; axis-- > 0;) {
-    from += (box.start[axis] - aligned.start[axis]) * stride;
-    stride *= aligned.length[axis];
+  const std::size_t row_bytes = static_cast<std::size_t>(box.length[rank - 1]) * width;
+  std::vector<std::uint64_t> at(rank, 0);
+  for (std::size_t done = 0; done < cut.size(); done += row_bytes) {
+    std::uint64_t from = 0;
+    for (unsigned axis = 0; axis < rank; ++axis) {
+      from = from * aligned.length[axis] + box.start[axis] - aligned.start[axis] + at[axis];
+    }
+    std::memcpy(cut.data() + done, out.data() + from * width, row_bytes);
+    for (unsigned axis = rank - 1; axis-- > 0;) {
+      if (++at[axis] < box.length[axis]) {
+        break;
+      }
+      at[axis] = 0;
+    }
   }
-  std::memcpy(cut.data(), out.data() + from * width, cut.size());
   return cut;
 }
 
@@ -291,7 +340,7 @@ void DecodedState::stream(const StateTensor& tensor,
   if (tensor.codec && tensor.shape.rank() >= 2) {
     const std::uint64_t row_bytes = tensor.shape[tensor.shape.rank() - 1] * bits_of(tensor.dtype) / 8;
     const std::uint64_t matrix_bytes = row_bytes * tensor.shape[tensor.shape.rank() - 2];
-    const std::uint64_t granule = std::max<std::uint64_t>(1, tensor.codec->granule()[tensor.shape.rank() - 2]);
+    const std::uint64_t granule = row_granule(tensor);
     if (row_bytes > 0) {
       const std::uint64_t fitting = std::max<std::uint64_t>(1, k_window_bytes / row_bytes);
       const std::uint64_t band_bytes = std::max(granule, fitting / granule * granule) * row_bytes;

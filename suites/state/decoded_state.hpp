@@ -28,6 +28,7 @@ struct StateTensor {
   std::uint32_t row = 0;                      ///< catalog row; of the codes where `codec`
   std::shared_ptr<const codec::Codec> codec;  ///< null: stored as itself
   std::vector<std::uint32_t> parts;           ///< catalog row of each component of the codec
+  bool is_transposed = false;  ///< the codec's matrices are published the other way round; `shape` is the published one
 };
 
 struct StateOptions {
@@ -71,6 +72,7 @@ class DecodedState {
   void read_decoded(const StateTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const;
   std::vector<std::byte> decode_band(const StateTensor& tensor, std::uint64_t lead, std::uint64_t first_row,
                                      std::uint64_t rows) const;
+  std::vector<std::byte> decode_box(const StateTensor& tensor, const Box& box) const;
 
   const storage::Checkpoint& checkpoint_;
   std::vector<StateTensor> tensors_;

@@ -409,11 +409,8 @@ void Runner::compare_reference(const Seen& seen, const exec::LoadAttempt& first)
       const plan::PlannedTensor& tensor = seen.plan.tensors()[i];
       const Shape& shape = seen.plan.shape_of(tensor);
       const auto ours = first.bytes(i);
-      // What passes through unchanged is no native tensor of the family.
-      // Without a family everything is itself, what the reference would recompute included.
-      const bool is_itself = !context_.schema && model_->mapping().native_id(tensor.key) < 0;
-      const bool is_passed_through = tensor.id == k_no_id || seen.window.is_passed_through || is_itself;
-      const int native = is_passed_through ? 0 : model_->native_or_fail(tensor.key);
+      const ReferenceTensor answer =
+          reference_tensor(seen.plan, i, *model_, seen.window.is_passed_through || !context_.schema);
       const auto dtype = reference_dtype(tensor.dtype);
       const std::uint64_t bits = bits_of(tensor.dtype);
       bool has_difference = false;
@@ -426,9 +423,9 @@ void Runner::compare_reference(const Seen& seen, const exec::LoadAttempt& first)
           box.start.push_back(piece.start[axis] + (axis < seen.origins[i].rank() ? seen.origins[i][axis] : 0));
           box.extent.push_back(piece.length[axis]);
         }
-        const reference::Bytes theirs = is_passed_through ? model_->stored_region(tensor.key, box)
-                                        : dtype           ? model_->region(native, box, *dtype)
-                                                          : model_->region(native, box);
+        const reference::Bytes theirs = answer.native < 0 ? model_->stored_region(answer.stored_key, box)
+                                        : dtype           ? model_->region(answer.native, box, *dtype)
+                                                          : model_->region(answer.native, box);
         const auto window = ours.subspan(static_cast<std::size_t>(element * bits / 8),
                                          static_cast<std::size_t>(piece.element_count() * bits / 8));
         run_.compared_bytes += window.size();

@@ -33,7 +33,8 @@ LoadWindows::LoadWindows(const LoadInputs& inputs, const plan::Plan& whole, std:
     // What passes through is no native tensor of the family, but of a schema in which everything is itself.
     SchemaBuilder builder(std::string(inputs.schema->family()));
     for (const plan::PlannedTensor* tensor : passed) {
-      builder.identity(tensor->key, whole.shape_of(*tensor), DTypeRule::any);
+      const std::string_view stored_key = whole.catalog().tensors()[whole.moves()[tensor->first_move].row].key;
+      builder.rename(stored_key, tensor->key, whole.shape_of(*tensor), DTypeRule::any);
     }
     builder.drop("*", "looked at by other loads");
     passed_schema_ = std::make_shared<const Schema>(std::move(builder).finish());

@@ -38,9 +38,7 @@ class LoadedSides {
       return actual(i);
     }
     const plan::PlannedTensor& tensor = window_.plan.tensors()[i];
-    const bool is_passed_through = tensor.id == k_no_id || window_.is_passed_through;
-    const std::string key(tensor.key);
-    const int native = is_passed_through ? 0 : window_.model.native_or_fail(key);
+    const ReferenceTensor answer = reference_tensor(window_.plan, i, window_.model, window_.is_passed_through);
     const auto dtype = reference_dtype(tensor.dtype);
     const Coordinate origin = i < window_.origins.size() ? window_.origins[i] : Coordinate{};
     const reference::Model* model = &window_.model;
@@ -49,9 +47,9 @@ class LoadedSides {
       for (unsigned axis = 0; axis < origin.rank(); ++axis) {
         box.start[axis] += origin[axis];
       }
-      return is_passed_through ? model->stored_region(key, box)
-             : dtype           ? model->region(native, box, *dtype)
-                               : model->region(native, box);
+      return answer.native < 0 ? model->stored_region(answer.stored_key, box)
+             : dtype           ? model->region(answer.native, box, *dtype)
+                               : model->region(answer.native, box);
     };
     return source_of_boxes(window_.plan.shape_of(tensor), tensor.dtype, read_box);
   }
@@ -62,6 +60,16 @@ class LoadedSides {
 };
 
 }  // namespace
+
+ReferenceTensor reference_tensor(const plan::Plan& plan, std::size_t i, const reference::Model& model,
+                                 bool may_be_unknown) {
+  const plan::PlannedTensor& tensor = plan.tensors()[i];
+  const int native = model.mapping().native_id(tensor.key);
+  if (native >= 0 || !(may_be_unknown || tensor.id == k_no_id)) {
+    return {model.native_or_fail(tensor.key), {}};
+  }
+  return {-1, std::string(plan.catalog().tensors()[plan.moves()[tensor.first_move].row].key)};
+}
 
 std::string explain_loaded(Context& context, const LoadedWindow& window, std::span<const std::size_t> tensors) {
   const plan::Plan& plan = window.plan;

@@ -32,6 +32,16 @@ struct LoadedWindow {
   std::span<const Coordinate> origins;  ///< where each planned tensor begins in the whole one; empty: at 0
 };
 
+/// Who answers in the reference for a planned tensor: a native tensor, or, where the family knows none by that name
+/// because it passes through (or there is no family), the stored one.
+struct ReferenceTensor {
+  int native = -1;  ///< -1: stored_key is read as it is
+  std::string stored_key;
+};
+/// Throws reference::Failure where the family should know it.
+ReferenceTensor reference_tensor(const plan::Plan& plan, std::size_t i, const reference::Model& model,
+                                 bool may_be_unknown);
+
 /// Explains `tensors` (positions in the plan) of a window that differ from the reference: one finding each in
 /// Context::findings, as long as there are fewer than k_explained_max. The sentence of the first that was recognised,
 /// or nothing. Throws reference::Failure.
