@@ -15,6 +15,7 @@ import fnmatch
 import os
 import re
 import shutil
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -26,6 +27,7 @@ CONDITIONS = {
     "cuda": lambda root: built_with_cuda,
     "chromium": lambda root: bool(shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")),
     "shellcheck": lambda root: bool(shutil.which("shellcheck")),
+    "numpy": lambda root: subprocess.run(["/usr/bin/python3", "-c", "import numpy"], capture_output=True, check=False).returncode == 0,
     "root": lambda root: os.geteuid() == 0,
     "git": lambda root: bool(shutil.which("git")),
 }

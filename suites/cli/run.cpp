@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <csignal>
+#include <cstdint>
 #include <exception>
 #include <limits>
 #include <new>
@@ -91,6 +92,20 @@ constexpr std::array k_verbs = {
         "weightproof selftest --kind file --report report  # faults of files alone, with pages to read\n"
         "weightproof selftest --only 'execution.*llama*'",
         0, 0, &run_selftest},
+    VerbSpec{
+        "judge", "-- COMMAND...", "drive another loader through the fixtures and judge what it answers",
+        "COMMAND is run once a case with the path of a request.json as its last argument; the same stands in JUDGE_* "
+        "variables. It writes the state it loaded, or an exported checkpoint, to the path \"output\" and ends with "
+        "status 0, or with 77 and a reason where it does not support what is asked. Every byte is compared with the "
+        "reference; a command that hangs, crashes or takes too much memory is ended and named. suites/judge/README.md "
+        "says more.",
+        "weightproof judge -- python3 my_loader.py  # all cases\n"
+        "weightproof judge --case 'llama/*' -- ./my-loader  # one family\n"
+        "weightproof judge --list  # the cases\n"
+        "weightproof judge --report report --keep work -- python3 my_loader.py  # pages, requests and answers\n"
+        "weightproof judge --wanted state --case '*gpt_oss*' --dtype bf16 -- sh -c \\\n"
+        "  'my-loader \"$JUDGE_CHECKPOINT\" --dtype \"$JUDGE_DTYPE\" -o \"$JUDGE_OUTPUT\"'",
+        0, SIZE_MAX, &run_judge},
     VerbSpec{
         "explain", "[ID]", "what a check or an error code means and how to mend it",
         "Without ID all checks and codes are listed.",

@@ -44,6 +44,7 @@ int run_diff(const Arguments& arguments, Console& console);
 int run_selftest(const Arguments& arguments, Console& console);
 int run_manifest(const Arguments& arguments, Console& console);
 int run_bench(const Arguments& arguments, Console& console);
+int run_judge(const Arguments& arguments, Console& console);
 
 /// The program: `words` without the program's name. Never throws.
 int run(std::span<const std::string> words);

@@ -439,12 +439,13 @@ void Runner::compare_reference(const Seen& seen, const exec::LoadAttempt& first)
       } else {
         for_each_box(Box::whole(shape), std::max<std::uint64_t>(1, k_reference_window_bytes * 8 / bits), compare);
       }
-      if (has_difference && !is_itself) {
+      if (has_difference) {
         differing.push_back(i);
       }
     }
-    const std::string text =
-        explain_loaded(context_, {seen.plan, first, *model_, seen.window.is_passed_through, seen.origins}, differing);
+    const std::string text = explain_loaded(
+        context_, {seen.plan, first, *model_, seen.window.is_passed_through || !context_.schema, seen.origins},
+        differing);
     run_.exact_explanation = run_.exact_explanation.empty() ? text : run_.exact_explanation;
   } catch (const reference::Failure& failure) {
     run_.reference_failure = failure.what();
