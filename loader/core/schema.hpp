@@ -38,7 +38,7 @@ enum class DTypeRule : std::uint8_t {
   weight,     ///< the checkpoint's floating dtype
   f32_state,  ///< F32 natively and in exports; found as F32 or narrower
   fixed,      ///< exactly `dtype`
-  any         ///< as found (integer tables, buffers); a floating one is never narrowed
+  any         ///< as found (integer tables, buffers)
 };
 
 /// One stored tensor of a logical tensor that is stored in codes.
