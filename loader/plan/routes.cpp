@@ -125,8 +125,8 @@ DType Basis::target_dtype(DTypeRule rule, DType fixed, std::optional<DType> stor
   if (rule == DTypeRule::fixed) return fixed;
   const DType found = stored.value_or(asked_dtype(request.dtype, request.decoded_dtype));
   if (!is_ordinary_float(found) || request.dtype == TargetDType::stored) return found;
-  // Kept as found means never narrowed.
-  if (rule == DTypeRule::any && bits_of(asked_dtype(request.dtype, found)) < bits_of(found)) return found;
+  // Kept as found: widened where that was asked for, exactly, and never changed otherwise.
+  if (rule == DTypeRule::any && bits_of(asked_dtype(request.dtype, found)) <= bits_of(found)) return found;
   return rule == DTypeRule::f32_state ? DType::f32 : asked_dtype(request.dtype, found);
 }
 

@@ -156,7 +156,7 @@ void DecodedState::add_plain(std::uint32_t at, const StateOptions& options) {
       const DTypeRule rule = id == k_no_id ? DTypeRule::weight : options.schema->stored_tensors()[id].dtype_rule;
       if (rule == DTypeRule::f32_state) {
         out.dtype = DType::f32;  // whatever was asked for: this state is F32 everywhere
-      } else if (rule == DTypeRule::any && bits_of(*asked) < bits_of(row.dtype)) {
+      } else if (rule == DTypeRule::any && bits_of(*asked) <= bits_of(row.dtype)) {
         out.dtype = row.dtype;  // never narrowed
       }
     }

@@ -92,7 +92,7 @@ TEST(Plan, DtypesAndCasts) {
   plan = plan_of(small_schema(), small_catalog().make(), request);
   EXPECT_EQ(dtype_of(plan, "gate_up"), DType::f32);
   EXPECT_EQ(plan.memory().tile_bytes, limits::tile_bytes_max) << "cast into a strided target";
-  EXPECT_EQ(dtype_of(plan, "vision.patch"), DType::u8) << "what passes through is never converted";
+  EXPECT_EQ(dtype_of(plan, "vision.patch"), DType::u8) << "integers that pass through are never converted";
 
   // Parts of one tensor stored in different dtypes: the one that holds both.
   SchemaBuilder builder("mixed");
