@@ -57,6 +57,9 @@ CheckRecord family(Context& context) {
   if (!context.incomplete_keys_reason().empty() && context.keys().size() == 0) {
     return builder.note(text);
   }
+  if (context.adapter) {
+    return builder.note(text + "; of the base, which the reference reads by itself in value.exact");
+  }
   const ReferenceSide& theirs = context.reference_side();
   if (!theirs.config_failure.empty()) {
     return builder.note(text + "; the reference finds none: " + printable(theirs.config_failure, 400));

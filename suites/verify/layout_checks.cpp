@@ -46,6 +46,9 @@ constexpr std::uint64_t k_parity_elements_max = 1U << 20U;
 
 // Why the reference has no mapping to compare with; empty where it has.
 std::string no_mapping(Context& context) {
+  if (context.adapter) {
+    return "factors are compared with the reference, element by element, in value.exact";
+  }
   if (!context.schema) {
     return context.no_schema_reason;
   }
