@@ -53,6 +53,13 @@ void Schema::match_codings(const Catalog& catalog) {
   }
 }
 
+std::string Schema::passed_native_name(std::string_view key) const {
+  for (const Passthrough& rule : passthroughs_) {
+    if (key.starts_with(rule.prefix)) return rule.native_prefix + std::string(key.substr(rule.prefix.size()));
+  }
+  return std::string(key);
+}
+
 StoredId Schema::find_stored(std::string_view key) const {
   static_assert(k_no_id == detail::k_not_found);
   return detail::find_key(stored_slots_, key, detail::key_hash(key), keys_of(stored_));

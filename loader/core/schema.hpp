@@ -156,6 +156,10 @@ class Schema {
   /// them where no scale is stored at all (a single lost scale stays a loss).
   void match_codings(const Catalog& catalog);
 
+  /// Native name of a stored tensor that passes through: the first rule whose prefix it has says it. The key itself
+  /// where there is none.
+  std::string passed_native_name(std::string_view key) const;
+
   StoredId find_stored(std::string_view key) const;  ///< k_no_id when absent. O(1)
   NativeId find_native(std::string_view key) const;
 

@@ -26,7 +26,7 @@ class Turner {
   }
 
   void pass_through(const ExportTensor& tensor) {
-    builder_.identity(tensor.key, tensor.shape, DTypeRule::any);
+    builder_.rename(schema_.passed_native_name(tensor.key), tensor.key, tensor.shape, DTypeRule::any);
     is_empty_ = false;
   }
 

@@ -125,7 +125,8 @@ std::string help_text(const VerbSpec& verb, bool full) {
       if (option->group != group) {
         continue;
       }
-      std::string text(option->help);
+      // A screen has room for what an option does, not for its fine print.
+      std::string text(full ? option->help : option->help.substr(0, option->help.find("; ")));
       if (full && option->has_environment) {
         text += " [" + option->environment_name() + "]";
       }

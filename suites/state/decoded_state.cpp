@@ -115,7 +115,7 @@ DecodedState::DecodedState(const storage::Checkpoint& checkpoint, const StateOpt
     out.codec = codec::make_codec(tensor.scheme, tensor.components, probes);
     out.key = tensor.key;
     out.shape = out.codec->natural_shape();
-    out.is_transposed = is_published_transposed(*out.codec);
+    out.is_transposed = !options.has_codec_shapes && is_published_transposed(*out.codec);
     if (out.is_transposed) {
       std::swap(out.shape[out.shape.rank() - 2], out.shape[out.shape.rank() - 1]);
     }

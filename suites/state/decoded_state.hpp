@@ -35,6 +35,8 @@ struct StateOptions {
   plan::TargetDType dtype = plan::TargetDType::stored;
   /// Which keys; null: all.
   std::function<bool(std::string_view)> selects;
+  /// Coded tensors in the shape of their codec. Else in the shape in which they are published without codes.
+  bool has_codec_shapes = false;
   /// Says which tensors keep F32; null: nobody knows.
   const Schema* schema = nullptr;
 };

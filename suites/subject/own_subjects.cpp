@@ -83,6 +83,7 @@ class LoaderSubject final : public Subject {
     const exec::SourceFiles natives({{"native state", "native state", std::nullopt}}, memory);
     StateOptions as_stored;
     as_stored.schema = inputs_.schema.get();
+    as_stored.has_codec_shapes = true;
     const DecodedState state(checkpoint_, as_stored);
     const std::vector<save::ExportTensor> wanted = restorable(*whole_, state);
     const save::WayBack way = save::way_back(*inputs_.schema, wanted);

@@ -104,7 +104,9 @@ void free(void* block) noexcept {
 
 void* memalign(std::size_t alignment, std::size_t size) noexcept { return counted(__libc_memalign(alignment, size)); }
 
-void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept { return counted(__libc_memalign(alignment, size)); }
+void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
+  return counted(__libc_memalign(alignment, size));
+}
 
 int posix_memalign(void** out, std::size_t alignment, std::size_t size) noexcept {
   void* block = counted(__libc_memalign(alignment, size));

@@ -14,7 +14,9 @@ LoadedModel::LoadedModel(const std::filesystem::path& path, const LoadAs& how)
   }
   schema_ = std::make_shared<const Schema>(
       family->describe(config, family->find_form(config, checkpoint_.catalog), how.storage));
-  state_ = std::make_unique<DecodedState>(checkpoint_, StateOptions{});
+  StateOptions as_loaded;
+  as_loaded.has_codec_shapes = true;
+  state_ = std::make_unique<DecodedState>(checkpoint_, as_loaded);
   plan::Request request;
   request.dtype = how.dtype;
   request.decoded_dtype = decoded_dtype(&config);

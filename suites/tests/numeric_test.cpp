@@ -131,6 +131,7 @@ TEST(Alternates, AreNamed) {
       const auto right = storage::open_checkpoint(expected, {});
       StateOptions options;
       options.dtype = kind.ends_with("f32") ? plan::TargetDType::f32 : plan::TargetDType::bf16;
+      options.has_codec_shapes = true;
       const DecodedState a(left, options);
       const DecodedState b(right, {});
       const StateTensor& decoded = a.tensors().at(0);

@@ -547,6 +547,9 @@ void TensorFindings::add(std::string_view key, std::string where, std::string wh
 }
 
 std::string why_no_load(Context& context) {
+  if (context.adapter && !context.schema) {
+    return "no load is possible where adapter.* checks fail";
+  }
   // Without any family every tensor is itself; a family that cannot be followed is another matter.
   const bool is_identity = !context.schema && context.detection.family == nullptr;
   if (!is_identity && (!context.schema || !context.has_schema_shapes)) {
@@ -599,7 +602,8 @@ LoadInputs load_inputs(Context& context) {
   request.keys.exclude = context.options.exclude;
   request.keys.allow_missing = context.options.allow_missing;
   request.keys.allow_unexpected = context.options.selection.allow_unexpected;
-  request.threads = context.options.threads;
+  // Two at least: io.determinism compares them with one.
+  request.threads = std::max(2U, context.options.threads);
   const QuantizedState& state = context.quantization();
   for (std::size_t i = 0; i < state.found.tensors.size(); ++i) {
     const StoredId id = inputs.schema->find_stored(state.found.tensors[i].key);

@@ -155,6 +155,9 @@ class Comparison {
     const Shape& shape = schema_.shape_of(tensor);
     const View native_view = schema_.native_view(binding);
     const bool is_constant = binding.kind == BindingKind::constant;
+    if (is_constant && is_default(binding)) {
+      return;  // the primary tells both: what is stored, and what stands in for it
+    }
     bool is_stored = !is_constant && is_present(binding.stored);
     const std::string_view name = is_constant ? std::string_view() : stored_name(binding.stored);
     const int key = is_constant ? -1 : mapping_.key_id(name);
@@ -187,6 +190,16 @@ class Comparison {
                                ", the reference says " + place_text(mapping_, place));
       }
       return is_same;
+    });
+  }
+
+  // A constant that stands in where an optional stored tensor is absent.
+  bool is_default(const Binding& constant) const {
+    const auto bindings = schema_.bindings();
+    return std::any_of(bindings.begin(), bindings.end(), [&](const Binding& other) {
+      return other.kind == BindingKind::primary && other.native == constant.native &&
+             other.native_offset == constant.native_offset && other.native_layout == constant.native_layout &&
+             schema_.stored_tensors()[other.stored].is_optional;
     });
   }
 

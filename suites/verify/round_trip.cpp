@@ -221,13 +221,14 @@ class Traveller {
 void Traveller::list_wanted() {
   StateOptions options;
   options.schema = inputs_.schema.get();
+  options.has_codec_shapes = true;
   state_ = std::make_unique<DecodedState>(context_.checkpoint, options);
   wanted_ = restorable(whole_, *state_);
   SchemaBuilder builder(std::string(inputs_.schema->family()));
   bool has_passed = false;
   for (const save::ExportTensor& tensor : wanted_) {
     if (inputs_.schema->find_stored(tensor.key) == k_no_id) {
-      builder.identity(tensor.key, tensor.shape, DTypeRule::any);
+      builder.rename(tensor.key, inputs_.schema->passed_native_name(tensor.key), tensor.shape, DTypeRule::any);
       has_passed = true;
     }
   }
