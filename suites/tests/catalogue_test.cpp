@@ -73,7 +73,7 @@ const std::vector<Row>& rows() {
       {"trap 42", {"Traps.T42_AbsentOptionalTensorsTakeTheirDeclaredValue"}},
       {"trap 43", {"Traps.T43_LayersOfOneModelDifferInShape"}},
       {"trap 44", {"TrapValues.T07_T44_OneRoundingInF32AndTheScaleInItsStoredDtype"}},
-      {"trap 45", {}},  // low-rank adapters: see k_not_here
+      {"trap 45", {"LoraVote.IsCountedAsTheTableSays", "LoraMatch.MixedVotesAreRefusedWithBothTensors"}},
       {"trap 46", {"Traps.Gemma4FoldAndKeep"}},
       {"trap 47", {"TrapValues.T37_T47_TheStorageOfExpertsFollowsFromTheWorldThatIsGiven"}},
       {"S1", {"fault dropped_norm"}},
@@ -106,7 +106,7 @@ const std::vector<Row>& rows() {
       {"S28", {"RankLayout.ExpertsLiveOnTheirOwnMesh"}},
       {"S29", {"fault vocabulary_padded"}},
       {"S30", {"fault norm_offset_added"}},
-      {"S31", {}},
+      {"S31", {"Lora.PackedFactorsMergeToTheSameDeltaOfEachExpert"}},
       {"S32", {"fault swapped_norms", "Manifest.FindsWhatOnlyTheTwinShows"}},
       {"S33", {"TrapValues.T11_TwoFusedOrdersOfQueryKeyValue", "Parallel.FusedProjectionsAreCutByComponent"}},
       {"S34", {"fault squeezed_dimension", "fault shape_flattened"}},
@@ -115,8 +115,8 @@ const std::vector<Row>& rows() {
   return all;
 }
 
-// Rows that ask for what is not built: two checkpoints side by side, and low-rank adapters. One that is shown leaves.
-const std::set<std::string> k_not_here = {"trap 45", "S25", "S31"};
+// Rows that ask for what is not built: two checkpoints side by side. One that is shown leaves.
+const std::set<std::string> k_not_here = {"S25"};
 
 // "Suite.Name" of every test of the tree.
 std::set<std::string> tests_of_the_tree() {
