@@ -27,6 +27,10 @@ void make_directory(const std::filesystem::path& path);
 /// A report as --json or as text for people, as the console is set.
 void print_report(const reports::Report& report, const std::string& directory, Console& console);
 
+/// The directory of --report, made before the work and not after it; empty where none is asked for. Throws
+/// Error(usage) for a --format that has no directory to go to, Error(io_error).
+std::string prepare_report(const Arguments& arguments);
+
 /// The five documents of a report, written into `directory`, and what --format asks for besides.
 void write_report_files(const reports::Report& report, const std::filesystem::path& directory,
                         const std::vector<std::string>& formats = {});

@@ -236,16 +236,7 @@ int run_diff(const Arguments& arguments, Console& console) {
     older.emplace(arguments.text("--earlier"), arguments);
     earlier = older->decode(arguments);
   }
-  const std::string directory = arguments.text("--report");
-  const std::vector<std::string> formats = arguments.choices("--format");
-  if (!formats.empty() && directory.empty()) {
-    ErrorFacts facts;
-    facts.hint = "give --report DIR too";
-    throw Error(ErrorCode::usage, "--format wants a directory to write to", std::move(facts));
-  }
-  if (!directory.empty()) {
-    make_directory(directory);  // before the work, not after it
-  }
+  const std::string directory = prepare_report(arguments);
   StateDifference difference = compare_states(
       *left, *right, tolerance, asked_threads(arguments),
       [&console](std::uint64_t done, std::uint64_t total) { console.progress("comparing", done, total); });

@@ -71,23 +71,14 @@ int run_judge(const Arguments& arguments, Console& console) {
   options.progress = [&console](std::string_view what, std::uint64_t done, std::uint64_t total) {
     console.progress(what, done, total);
   };
-  const std::string directory = arguments.text("--report");
-  const std::vector<std::string> formats = arguments.choices("--format");
-  if (!formats.empty() && directory.empty()) {
-    ErrorFacts facts;
-    facts.hint = "give --report DIR too, where " + std::string(file_of_format(formats.front())) + " then lies";
-    throw Error(ErrorCode::usage, "--format wants a directory to write to", facts);
-  }
-  if (!directory.empty()) {
-    make_directory(directory);  // before the work, not after it
-  }
+  const std::string directory = prepare_report(arguments);
   const InterruptGuard interrupt;
   options.stop = interrupt.token();
   reports::Report report = judge::judge(options);
   report.run.commit = arguments.text("--commit");
   console.end_progress();
   if (!directory.empty()) {
-    write_report_files(report, directory, formats);
+    write_report_files(report, directory, arguments.choices("--format"));
   }
   print_report(report, directory, console);
   return reports::exit_status(report);

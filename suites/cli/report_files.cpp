@@ -40,6 +40,20 @@ std::string rendered(const reports::Report& report, std::string_view format) {
 }
 std::string_view file_of_format(std::string_view format) { return format_named(format).file; }
 
+std::string prepare_report(const Arguments& arguments) {
+  std::string directory = arguments.text("--report");
+  const std::vector<std::string> formats = arguments.choices("--format");
+  if (!formats.empty() && directory.empty()) {
+    ErrorFacts facts;
+    facts.hint = "give --report DIR too, where " + std::string(file_of_format(formats.front())) + " then lies";
+    throw Error(ErrorCode::usage, "--format wants a directory to write to", facts);
+  }
+  if (!directory.empty()) {
+    make_directory(directory);
+  }
+  return directory;
+}
+
 void write_report_files(const reports::Report& report, const std::filesystem::path& directory,
                         const std::vector<std::string>& formats) {
   make_directory(directory);

@@ -40,10 +40,7 @@ int run_selftest(const Arguments& arguments, Console& console) {
     facts.hint = "give the folder that holds them, or leave out --data";
     throw Error(ErrorCode::io_error, "there is no folder " + printable(options.real_data.string()), std::move(facts));
   }
-  const std::string directory = arguments.text("--report");
-  if (!directory.empty()) {
-    make_directory(directory);
-  }
+  const std::string directory = prepare_report(arguments);
   const reports::Report report = selftest(mutant_lists(), sound_inputs(), options);
   console.end_progress();
   if (!directory.empty()) {

@@ -9,21 +9,12 @@ namespace weightproof::suites::cli {
 
 int run_verify(const Arguments& arguments, Console& console) {
   const VerifyOptions options = verify_options(arguments, console);
-  const std::string directory = arguments.text("--report");
-  const std::vector<std::string> formats = arguments.choices("--format");
-  if (!formats.empty() && directory.empty()) {
-    ErrorFacts facts;
-    facts.hint = "give --report DIR too, where " + std::string(file_of_format(formats.front())) + " then lies";
-    throw Error(ErrorCode::usage, "--format wants a directory to write to", facts);
-  }
-  if (!directory.empty()) {
-    make_directory(directory);  // before the work, not after it
-  }
+  const std::string directory = prepare_report(arguments);
   reports::Report report = verify(arguments.positionals().front(), options);
   report.run.commit = arguments.text("--commit");
   console.end_progress();
   if (!directory.empty()) {
-    write_report_files(report, directory, formats);
+    write_report_files(report, directory, arguments.choices("--format"));
   }
   print_report(report, directory, console);
   return reports::exit_status(report);

@@ -238,6 +238,67 @@ TEST(Explained, ASecondCheckpointTellsWhichLayoutIsWrong) {
   EXPECT_EQ(report.findings.front().title, "Gate and up swapped");
 }
 
+// One tensor whose blocks of rows lie in another order, and the check that has to say so.
+struct Misplaced {
+  const char* check;
+  const char* family;
+  const char* form;
+  const char* key;
+  std::size_t blocks;                              ///< equal parts of its bytes
+  std::size_t (*source)(std::size_t destination);  ///< block that lies there
+};
+void PrintTo(const Misplaced& misplaced, std::ostream* out) { *out << misplaced.check; }
+
+const Misplaced k_misplaced[] = {
+    // 8 query, 2 key and 2 value heads: keys and values exchanged.
+    {"layout.qkv", "phi3", "", "model.layers.2.self_attn.qkv_proj.weight", 12,
+     [](std::size_t i) { return i < 8 ? i : (i < 10 ? i + 2 : i - 2); }},
+    {"layout.gate_up_interleave", "phi3", "", "model.layers.1.mlp.gate_up_proj.weight", 688,
+     [](std::size_t i) { return i / 2 + i % 2 * 344; }},
+    // Heads of 16 rows, their halves interleaved.
+    {"layout.rope", "llama", "", "model.layers.3.self_attn.q_proj.weight", 128,
+     [](std::size_t i) { return i / 16 * 16 + i % 16 / 2 + i % 2 * 8; }},
+    {"layout.expert_order", "qwen3_moe", "stacked", "model.layers.1.mlp.experts.down_proj", 8,
+     [](std::size_t i) { return 7 - i; }},
+};
+
+class MisplacedRows : public testing::TestWithParam<Misplaced> {};
+
+TEST_P(MisplacedRows, AreNamedByTheCheckOfTheirKindAlone) {
+  const Misplaced& wrong = GetParam();
+  const TemporaryDirectory directory;
+  fixtures::GenerateOptions made = options_of(wrong.family, "small");
+  made.form = wrong.form;
+  for (const char* side : {"clean", "broken"}) {
+    fixtures::generate(made, directory / side);
+  }
+  const std::string bytes = bytes_of(directory / "broken", wrong.key, nullptr);
+  const std::size_t block = bytes.size() / wrong.blocks;
+  ASSERT_EQ(block * wrong.blocks, bytes.size());
+  std::string moved;
+  for (std::size_t i = 0; i < wrong.blocks; ++i) {
+    moved += bytes.substr(wrong.source(i) * block, block);
+  }
+  ASSERT_NE(moved, bytes);
+  bytes_of(directory / "broken", wrong.key, &moved);
+  VerifyOptions options;
+  options.against = (directory / "clean").string();
+  const reports::Report report = verify(directory / "broken", options);
+  for (const char* id : {"layout.qkv", "layout.gate_up_order", "layout.gate_up_interleave", "layout.transpose",
+                         "layout.expert_order", "layout.rope"}) {
+    const reports::CheckRecord& record = record_of(report, id);
+    const bool is_it = std::string_view(id) == wrong.check;
+    EXPECT_EQ(record.status, is_it ? reports::Status::fail : reports::Status::pass) << id << ": " << record.message;
+    EXPECT_EQ(names(record, wrong.key), is_it) << id;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, MisplacedRows, testing::ValuesIn(k_misplaced), [](const auto& row) {
+  std::string name = row.param.check;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+});
+
 TEST(Explained, ATensorThatDiffersFromTheReferenceHasAFinding) {
   FixtureShelf shelf;
   std::size_t seen = 0;

@@ -107,6 +107,8 @@ TEST(RankFigures, Devstral123BOverEightRanksOfTensorParallelism) {
   std::cout << "  peak " << human_bytes(all.peak_bytes()) << " a rank beside 30.44 GiB upstream\n";
   EXPECT_LT(all.peak_bytes(), 30.44 * 1024 * 1024 * 1024);
   EXPECT_LT(all.balance(), 1.01);
+  // Of codes and scales, too: against the bytes of the files, not against what the plan says that it wants.
+  EXPECT_LE(all.amplification(), 1.02);
   ASSERT_EQ(all.nodes.size(), 1U);
   EXPECT_LE(all.nodes[0].distinct_bytes, all.nodes[0].read_bytes);
 }
@@ -117,6 +119,7 @@ TEST(RankFigures, DeepSeekV3Over64RanksOfExperts) {
   expect_sound(figures);
   EXPECT_EQ(figures.all.ranks.size(), 64U);
   EXPECT_LT(figures.all.balance(), 1.05);
+  EXPECT_LE(figures.all.amplification(), 1.02);
 }
 
 /// Every published model of the fixtures, cut along several axes: what ranks read is what they hold, and nothing is
@@ -158,6 +161,7 @@ TEST(RankFigures, DeepSeekV3Over4096RanksTakesTimeByWhatTheyHold) {
   expect_sound(some);
   expect_sound(many);
   EXPECT_EQ(many.all.ranks.size(), 4096U);
+  EXPECT_LE(many.all.amplification(), 1.02);
   const auto moves = [](const Figures& figures) {
     double sum = 0;
     for (const plan::RankFigures& rank : figures.all.ranks) {

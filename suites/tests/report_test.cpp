@@ -13,6 +13,25 @@ namespace {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
+// What writes a report says so the same way when it has nowhere to write to.
+TEST(ReportFormats, WantADirectoryUnderEveryVerb) {
+  const TemporaryDirectory directory;
+  fixtures::generate({}, directory / "model");
+  const std::string model = (directory / "model").string();
+  const std::vector<std::vector<std::string>> commands = {{"verify", model},
+                                                          {"diff", model, model},
+                                                          {"selftest", "--kind", "resource"},
+                                                          {"judge", "--case", "llama/tiny*", "--", "/bin/false"}};
+  for (std::vector<std::string> words : commands) {
+    const std::string verb = words.front();
+    words.insert(words.begin() + 1, {"--format", "badge"});
+    const ProcessResult result = run_tool(words);
+    EXPECT_EQ(result.status, 2) << verb << result.out;
+    EXPECT_NE(result.err.find("give --report DIR too, where badge.svg then lies"), std::string::npos)
+        << verb << result.err;
+  }
+}
+
 // Reports of a whole checkpoint and of one that lost a tensor, made by the command.
 class Reports : public testing::Test {
  protected:
