@@ -197,9 +197,12 @@ Topology parse_topology(std::string_view text) {
                                              : nullptr;
     if (target == nullptr || equals == std::string_view::npos ||
         std::find(seen.begin(), seen.end(), name) != seen.end())
-      throw Error(
-          ErrorCode::usage, "'" + std::string(part) + "' in topology '" + std::string(text) + "'",
-          {.expected = "pp, dp, fsdp, cp, tp or ep, each at most once, as name=size", .actual = std::string(part)});
+      throw Error(ErrorCode::usage,
+                  "in topology '" + std::string(text) + "' '" + std::string(part) +
+                      "' is no size of pp, dp, fsdp, cp, tp or ep, each named once",
+                  {.expected = "pp, dp, fsdp, cp, tp or ep, each at most once, as name=size",
+                   .actual = std::string(part),
+                   .hint = "write it like tp=2,ep=4"});
     seen.push_back(name);
     const std::uint64_t value = number_in(part.substr(equals + 1), text);
     if (value == 0 || value > size_max)

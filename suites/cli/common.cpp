@@ -8,6 +8,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "loader/plan/placement.hpp"
 #include "reports/emit.hpp"
 #include "suites/support/text.hpp"
 
@@ -41,6 +42,13 @@ VerifyOptions verify_options(const Arguments& arguments, Console& console) {
   options.against = arguments.text("--against");
   options.budget_bytes = arguments.bytes("--budget");
   options.topology = arguments.text("--topology");
+  if (!options.topology.empty()) {
+    plan::parse_topology(options.topology);  // a misspelt one is a mistake of the command, not of the checkpoint
+  } else if (arguments.has("--stages")) {
+    ErrorFacts facts;
+    facts.hint = "give --topology pp=N too";
+    throw Error(ErrorCode::usage, "--stages divides the layers of a topology, and there is none", facts);
+  }
   options.stages = arguments.text("--stages");
   options.threads = thread_count(arguments.count("--threads").value_or(0));
   options.command = arguments.command();

@@ -12,6 +12,7 @@
 #include "suites/state/native_state.hpp"
 #include "suites/verify/load_run.hpp"
 #include "suites/verify/native_memory.hpp"
+#include "suites/verify/value_explanations.hpp"
 
 namespace weightproof::suites {
 namespace {
@@ -120,19 +121,6 @@ class LoaderSubject final : public Subject {
   std::uint64_t peak_bytes_ = 0;
 };
 
-std::optional<reference::Dtype> floating(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return reference::Dtype::bf16;
-    case DType::f16:
-      return reference::Dtype::f16;
-    case DType::f32:
-      return reference::Dtype::f32;
-    default:
-      return std::nullopt;
-  }
-}
-
 [[noreturn]] void cannot_follow(const reference::Failure& failure) {
   throw Error(ErrorCode::internal, std::string("the reference cannot follow: ") + failure.what());
 }
@@ -172,7 +160,7 @@ class ReferenceSubject final : public Subject {
       asked.extent.push_back(box.length[axis]);
     }
     try {
-      const auto dtype = floating(row.dtype);
+      const auto dtype = reference_dtype(row.dtype);
       const reference::Bytes bytes = dtype ? model_.region(row.key, asked, *dtype) : model_.region(row.key, asked);
       std::memcpy(target.data(), bytes.data(), std::min(bytes.size(), target.size()));
     } catch (const reference::Failure& failure) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "fixtures/generate.hpp"
 #include "loader/core/config.hpp"
 #include "suites/cli/options.hpp"
 #include "suites/cli/verbs.hpp"
@@ -45,6 +46,18 @@ TEST(Cli, EveryVerbHasHelpWithExamplesFirst) {
     EXPECT_EQ(brief.status, 0);
     EXPECT_LT(brief.out.size(), full.out.size());
     EXPECT_LE(std::count(brief.out.begin(), brief.out.end(), '\n'), 60) << verb.name << " -h does not fit a screen";
+  }
+}
+
+TEST(Cli, AMisspeltTopologyIsAMistakeOfTheCommand) {
+  const TemporaryDirectory directory;
+  fixtures::generate({}, directory / "model");
+  for (const char* verb : {"verify", "plan"}) {
+    const ProcessResult spelt = run_tool({verb, (directory / "model").string(), "--topology", "xx=2"});
+    EXPECT_EQ(spelt.status, 2) << verb;
+    EXPECT_TRUE(contains(spelt.err, "'xx=2' is no size of pp, dp, fsdp, cp, tp or ep")) << verb << spelt.err;
+    EXPECT_TRUE(contains(spelt.err, "write it like tp=2,ep=4")) << verb << spelt.err;
+    EXPECT_EQ(run_tool({verb, (directory / "model").string(), "--stages", "0-1"}).status, 2) << verb;
   }
 }
 

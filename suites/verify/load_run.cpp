@@ -80,19 +80,6 @@ std::optional<std::size_t> first_difference(std::span<const std::byte> a, std::s
   return a.size() == b.size() ? std::nullopt : std::optional(size);
 }
 
-std::optional<reference::Dtype> reference_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::bf16:
-      return reference::Dtype::bf16;
-    case DType::f16:
-      return reference::Dtype::f16;
-    case DType::f32:
-      return reference::Dtype::f32;
-    default:
-      return std::nullopt;
-  }
-}
-
 // How a budget is spent: two loads side by side, and the reference's cache of file blocks.
 struct Shares {
   std::uint64_t cache = 0;

@@ -16,13 +16,6 @@ namespace {
 constexpr std::uint64_t k_elements_max = std::uint64_t{1} << 22;  // the reference is slow
 constexpr std::size_t k_related_max = 512;
 
-std::optional<reference::Dtype> reference_dtype(DType dtype) {
-  return dtype == DType::bf16  ? std::optional(reference::Dtype::bf16)
-         : dtype == DType::f16 ? std::optional(reference::Dtype::f16)
-         : dtype == DType::f32 ? std::optional(reference::Dtype::f32)
-                               : std::nullopt;
-}
-
 class LoadedSides {
  public:
   LoadedSides(const LoadedWindow& window, std::span<const std::size_t> differing)
@@ -60,6 +53,13 @@ class LoadedSides {
 };
 
 }  // namespace
+
+std::optional<reference::Dtype> reference_dtype(DType dtype) {
+  return dtype == DType::bf16  ? std::optional(reference::Dtype::bf16)
+         : dtype == DType::f16 ? std::optional(reference::Dtype::f16)
+         : dtype == DType::f32 ? std::optional(reference::Dtype::f32)
+                               : std::nullopt;
+}
 
 ReferenceTensor reference_tensor(const plan::Plan& plan, std::size_t i, const reference::Model& model,
                                  bool may_be_unknown) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "reference/model.hpp"
 #include "suites/verify/context.hpp"
 
 namespace weightproof::exec {
@@ -13,9 +15,6 @@ class LoadAttempt;
 }
 namespace weightproof::plan {
 class Plan;
-}
-namespace weightproof::reference {
-class Model;
 }
 
 namespace weightproof::suites {
@@ -31,6 +30,9 @@ struct LoadedWindow {
   bool is_passed_through = false;       ///< none of its tensors is a native one of the family
   std::span<const Coordinate> origins;  ///< where each planned tensor begins in the whole one; empty: at 0
 };
+
+/// The dtype to ask the reference for; nothing where it is asked for elements as they are stored.
+std::optional<reference::Dtype> reference_dtype(DType dtype);
 
 /// Who answers in the reference for a planned tensor: a native tensor, or, where the family knows none by that name
 /// because it passes through (or there is no family), the stored one.
