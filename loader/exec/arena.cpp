@@ -16,8 +16,7 @@
 namespace weightproof::exec {
 namespace {
 
-constexpr std::uint64_t k_huge_page = 2u << 20;
-constexpr std::uint64_t k_step = 4u << 20;
+constexpr std::uint64_t k_huge_page = k_populate_bytes;
 #ifdef MADV_POPULATE_WRITE
 constexpr int k_populate_write = MADV_POPULATE_WRITE;
 #else
@@ -48,8 +47,10 @@ Arena Arena::make(Allocator& allocator, std::uint64_t bytes, std::optional<std::
   arena.bytes_ = bytes;
   // A refusal leaves ordinary pages, which is all that is lost.
   if (bytes >= k_huge_page) ::madvise(arena.data_, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+  arena.taken_ = std::make_unique<std::atomic<std::uint64_t>[]>(static_cast<std::size_t>(arena.steps() / 64 + 1));
+  arena.steps_left_ = arena.steps();
   if (sentinel) {
-    arena.populate_to(bytes);
+    arena.populate(0, bytes);
     std::memset(arena.data_, std::to_integer<int>(*sentinel), static_cast<std::size_t>(bytes));
   }
   return arena;
@@ -61,7 +62,8 @@ Arena::Arena(Arena&& other) noexcept
       bytes_(std::exchange(other.bytes_, 0)),
       mapping_(std::exchange(other.mapping_, nullptr)),
       mapping_bytes_(std::exchange(other.mapping_bytes_, 0)),
-      next_step_(other.next_step_.load()),
+      taken_(std::move(other.taken_)),
+      steps_left_(other.steps_left_.exchange(0)),
       has_populate_(other.has_populate_.load()) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
@@ -72,7 +74,8 @@ Arena& Arena::operator=(Arena&& other) noexcept {
     bytes_ = std::exchange(other.bytes_, 0);
     mapping_ = std::exchange(other.mapping_, nullptr);
     mapping_bytes_ = std::exchange(other.mapping_bytes_, 0);
-    next_step_ = other.next_step_.load();
+    taken_ = std::move(other.taken_);
+    steps_left_ = other.steps_left_.exchange(0);
     has_populate_ = other.has_populate_.load();
   }
   return *this;
@@ -85,30 +88,44 @@ void Arena::release() noexcept {
   mapping_ = nullptr;
 }
 
-std::uint64_t Arena::populated() const { return std::min(bytes_, next_step_.load(std::memory_order_relaxed) * k_step); }
+std::uint64_t Arena::populated() const {
+  std::uint64_t bytes = 0;
+  for (std::uint64_t step = 0; step < steps(); ++step) {
+    if ((taken_[step / 64].load(std::memory_order_relaxed) >> (step % 64) & 1) == 0) continue;
+    bytes += std::min(k_populate_bytes, bytes_ - step * k_populate_bytes);
+  }
+  return bytes;
+}
 
-void Arena::populate_to(std::uint64_t end) {
-  const std::uint64_t wanted = std::min(bytes_, end + std::min(k_populate_window_bytes, bytes_));
-  while (next_step_.load(std::memory_order_relaxed) * k_step < wanted) {
-    const std::uint64_t begin = next_step_.fetch_add(1, std::memory_order_relaxed) * k_step;
-    if (begin >= bytes_) return;
-    const std::uint64_t length = std::min(k_step, bytes_ - begin);
-    if (has_populate_.load(std::memory_order_relaxed)) {
-      int result = 0;
-      do {
-        result = ::madvise(data_ + begin, static_cast<std::size_t>(length), k_populate_write);
-      } while (result != 0 && errno == EINTR);
-      if (result == 0) continue;
-      // EINVAL: an older kernel. Anything else (no memory, a poisoned page) would come back at the touch as well, and
-      // there as a signal; the kernel's word is taken.
-      if (errno != EINVAL) throw_no_mapping(length, errno);
-      has_populate_ = false;
-    }
-    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-    for (std::uint64_t at = begin; at < begin + length; at += page) {
-      // Other threads may already have written here, so the byte is not changed.
-      reinterpret_cast<std::atomic<unsigned char>*>(data_ + at)->fetch_or(0, std::memory_order_relaxed);
-    }
+void Arena::populate(std::uint64_t begin, std::uint64_t end) {
+  end = std::min(end, bytes_);
+  if (begin >= end || is_populated()) return;
+  for (std::uint64_t step = begin / k_populate_bytes; step * k_populate_bytes < end; ++step) {
+    std::atomic<std::uint64_t>& word = taken_[step / 64];
+    const std::uint64_t bit = std::uint64_t{1} << (step % 64);
+    if ((word.load(std::memory_order_relaxed) & bit) != 0) continue;
+    if ((word.fetch_or(bit, std::memory_order_relaxed) & bit) != 0) continue;
+    populate_step(step * k_populate_bytes, std::min(k_populate_bytes, bytes_ - step * k_populate_bytes));
+    steps_left_.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+void Arena::populate_step(std::uint64_t begin, std::uint64_t length) {
+  if (has_populate_.load(std::memory_order_relaxed)) {
+    int result = 0;
+    do {
+      result = ::madvise(data_ + begin, static_cast<std::size_t>(length), k_populate_write);
+    } while (result != 0 && errno == EINTR);
+    if (result == 0) return;
+    // EINVAL: an older kernel. Anything else (no memory, a poisoned page) would come back at the touch as well, and
+    // there as a signal; the kernel's word is taken.
+    if (errno != EINVAL) throw_no_mapping(length, errno);
+    has_populate_ = false;
+  }
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  for (std::uint64_t at = begin; at < begin + length; at += page) {
+    // Other threads may already have written here, so the byte is not changed.
+    reinterpret_cast<std::atomic<unsigned char>*>(data_ + at)->fetch_or(0, std::memory_order_relaxed);
   }
 }
 

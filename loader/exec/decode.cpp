@@ -156,10 +156,10 @@ void Worker::decode_tile(const Target& target, const Box& tile) {
   nest.normalise();
   const std::uint64_t elements = tile.element_count();
   const bool is_run = nest.rank == 0 || (nest.rank == 1 && nest.axes[0].source == 1 && nest.axes[0].target == 1);
-  if (engine_.arena != nullptr && engine_.arena->populated() != engine_.arena->size()) {
-    const Timed timed(phases.populate);
-    const std::uint64_t end = is_run ? (nest.target + nest.element_count()) * size : target.tensor->bytes;
-    engine_.arena->populate_to(target.tensor->arena_offset + end);
+  if (is_run) {
+    populate(*target.tensor, nest.target * size, (nest.target + nest.element_count()) * size);
+  } else {
+    populate_move(target.index);
   }
   ++counters.tiles;
   record_write(target, to);

@@ -30,7 +30,7 @@ class Destinations {
   virtual ~Destinations() = default;
   /// Of Plan::tensors()[tensor].
   virtual Destination of(const plan::Plan& plan, std::size_t tensor) const = 0;
-  /// The arena behind it, whose pages are populated ahead of the writers; null where there is none.
+  /// The arena behind it, whose pages are populated just before they are written; null where there is none.
   virtual Arena* arena() const { return nullptr; }
   /// True where all tensors are dense host memory at `arena offset` of one block, which then is its base.
   virtual std::byte* dense_host_base() const { return nullptr; }

@@ -175,7 +175,11 @@ class Worker {
   void read_to_device(const plan::ReadRequest& request);
   void run_deferred(const Deferred& deferred);
   void take_entry(const plan::ScatterEntry& entry, const std::byte* bytes, const Target& target);
-  void populate(const plan::ReadRequest& request);
+  /// Pages of final storage that are about to be written: bytes [begin, end) of a tensor, or all that a move reaches.
+  void populate(const plan::PlannedTensor& tensor, std::uint64_t begin, std::uint64_t end);
+  void populate_move(std::uint32_t move);
+  void populate_spans(std::span<const std::span<std::byte>> spans);
+  void populate_entries(const plan::ReadRequest& request);
   void read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> bytes);
 
   // store.cpp: from a buffer to where it belongs.

@@ -12,6 +12,7 @@ namespace {
 
 /// With digests a run is read in blocks of this size, and each is digested while it is in the cache.
 constexpr std::uint64_t k_hot_bytes = 512 * 1024;
+static_assert(k_populate_bytes % k_hot_bytes == 0);
 
 }  // namespace
 
@@ -26,23 +27,52 @@ void Worker::read(std::uint32_t file, std::uint64_t offset, std::span<std::byte>
   record_read(file, offset, bytes.size());
 }
 
-void Worker::populate(const plan::ReadRequest& request) {
-  if (engine_.arena == nullptr || engine_.arena->populated() == engine_.arena->size()) return;
-  std::uint64_t end = 0;
+void Worker::populate(const plan::PlannedTensor& tensor, std::uint64_t begin, std::uint64_t end) {
+  if (engine_.arena == nullptr || engine_.arena->is_populated()) return;
+  const Timed timed(phases.populate);
+  engine_.arena->populate(tensor.arena_offset + begin, tensor.arena_offset + end);
+}
+
+void Worker::populate_move(std::uint32_t index) {
+  if (engine_.arena == nullptr || engine_.arena->is_populated()) return;
+  const plan::Move& move = plan_.moves()[index];
+  const plan::PlannedTensor& tensor = plan_.tensors()[move.tensor];
+  const View view = plan_.target_view(move);
+  std::uint64_t last = view.offset();
+  for (unsigned axis = 0; axis < view.rank(); ++axis) {
+    if (view.extents()[axis] == 0) return;
+    last += (view.extents()[axis] - 1) * view.strides()[axis];
+  }
+  const std::uint64_t bits = bits_of(tensor.dtype);
+  populate(tensor, view.offset() * bits / 8, ((last + 1) * bits + 7) / 8);
+}
+
+void Worker::populate_spans(std::span<const std::span<std::byte>> spans) {
+  const Timed timed(phases.populate);
+  const std::span<std::byte> all = engine_.arena->span();
+  for (const std::span<std::byte>& span : spans) {
+    // What is read past goes to the sink, which is not of the arena.
+    if (span.data() < all.data() || span.data() >= all.data() + all.size()) continue;
+    const auto begin = static_cast<std::uint64_t>(span.data() - all.data());
+    engine_.arena->populate(begin, begin + span.size());
+  }
+}
+
+void Worker::populate_entries(const plan::ReadRequest& request) {
+  if (engine_.arena == nullptr || engine_.arena->is_populated()) return;
   for (const plan::ScatterEntry& entry : plan_.entries_of(request)) {
     const plan::Move& move = plan_.moves()[entry.move];
-    const plan::PlannedTensor& tensor = plan_.tensors()[move.tensor];
-    std::uint64_t tensor_end = tensor.bytes;
-    if (move.reason == plan::Reason::contiguous) {
-      // A run needs its own pages; what is strided may need any of the tensor.
-      const std::uint64_t bits = bits_of(tensor.dtype);
-      const std::uint64_t first = plan_.catalog().tensors()[move.row].begin + move.source_offset * bits / 8;
-      tensor_end = move.target_offset * bits / 8 + (entry.file_offset - first) + entry.bytes;
+    // A run needs its own pages; what is strided may need any that its move reaches.
+    if (move.reason != plan::Reason::contiguous) {
+      populate_move(entry.move);
+      continue;
     }
-    end = std::max(end, tensor.arena_offset + tensor_end);
+    const plan::PlannedTensor& tensor = plan_.tensors()[move.tensor];
+    const std::uint64_t bits = bits_of(tensor.dtype);
+    const std::uint64_t first = plan_.catalog().tensors()[move.row].begin + move.source_offset * bits / 8;
+    const std::uint64_t begin = move.target_offset * bits / 8 + (entry.file_offset - first);
+    populate(tensor, begin, begin + entry.bytes);
   }
-  const Timed timed(phases.populate);
-  engine_.arena->populate_to(end);
 }
 
 void Worker::run_request(std::uint32_t index, unsigned stage) {
@@ -67,12 +97,12 @@ void Worker::run_request(std::uint32_t index, unsigned stage) {
     }
   }
   if (has_compare != (stage == 1)) return;
-  populate(request);
   if (is_in_place) {
     read_in_place(request);
   } else if (is_for_device) {
     read_to_device(request);
   } else {
+    populate_entries(request);
     read_staged(index, request, stage);
   }
   ++counters.requests;
@@ -82,7 +112,10 @@ void Worker::run_request(std::uint32_t index, unsigned stage) {
 void Worker::read_in_place(const plan::ReadRequest& request) {
   const std::span<const plan::ScatterEntry> entries = plan_.entries_of(request);
   const storage::File& file = engine_.sources.file(request.file);
-  const std::uint64_t block = engine_.digests() != nullptr ? k_hot_bytes : UINT64_MAX;
+  // Into fresh memory a run is read in blocks of what is populated at once, and ends where that ends: the pages are in
+  // the cache when their bytes come.
+  const bool is_fresh = engine_.arena != nullptr && !engine_.arena->is_populated();
+  const std::uint64_t block = engine_.digests() != nullptr ? k_hot_bytes : is_fresh ? k_populate_bytes : UINT64_MAX;
   struct Piece {
     std::uint32_t move;
     std::uint64_t offset;  // in the tensor
@@ -99,6 +132,7 @@ void Worker::read_in_place(const plan::ReadRequest& request) {
     if (span_count != 0) {
       engine_.check();
       engine_.mark_writing();
+      if (is_fresh) populate_spans(std::span(spans_).first(span_count));
       const Timed timed(phases.read);
       file.read_scattered(begin, std::span(spans_).first(span_count));
       record_read(request.file, begin, cursor - begin);
@@ -163,7 +197,8 @@ void Worker::read_in_place(const plan::ReadRequest& request) {
     }
     while (done < entry.bytes) {
       if (span_count == k_spans || piece_count == k_spans || cursor - begin >= block) flush();
-      const std::uint64_t bytes = std::min<std::uint64_t>(entry.bytes - done, block);
+      std::uint64_t bytes = std::min<std::uint64_t>(entry.bytes - done, block);
+      if (is_fresh) bytes = std::min(bytes, block - (tensor.arena_offset + in_tensor + done) % block);
       add_span(place + done, bytes);
       pieces[piece_count++] = {entry.move, in_tensor + done, bytes, place + done};
       if (engine_.options.faults != nullptr && engine_.options.faults->tensor == move.tensor) {

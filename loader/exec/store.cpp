@@ -335,7 +335,7 @@ void Worker::fill(std::uint32_t index) {
     nest.axes[0] = {left, 1, 1};
     nest.target = view.offset() * bits / 8;
   }
-  if (engine_.arena != nullptr) engine_.arena->populate_to(target.tensor->arena_offset + target.tensor->bytes);
+  populate(*target.tensor, 0, target.tensor->bytes);
   engine_.mark_writing();
   record_write(target, plan_.target_view(*target.move));
   counters.written_bytes += left;

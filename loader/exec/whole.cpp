@@ -30,7 +30,7 @@ void Worker::run_whole_move(std::uint32_t index) {
   const plan::Move& move = *target.move;
   if (engine_.left_of(index) == 0) return;
   const std::span<std::byte> held = engine_.whole.span();
-  if (engine_.arena != nullptr) engine_.arena->populate_to(target.tensor->arena_offset + target.tensor->bytes);
+  populate(*target.tensor, 0, target.tensor->bytes);
   const auto read_whole = [&](std::uint32_t file, std::uint64_t offset, std::span<std::byte> into) {
     for (std::size_t at = 0; at < into.size(); at += limits::read_bytes_max) {
       engine_.check();

@@ -13,6 +13,7 @@
 #include "reference/model.hpp"
 #include "suites/state/decoded_state.hpp"
 #include "suites/support/text.hpp"
+#include "suites/verify/instrumented.hpp"
 #include "suites/verify/load_boxes.hpp"
 #include "suites/verify/machine.hpp"
 #include "suites/verify/plan_record.hpp"
@@ -31,19 +32,6 @@ constexpr std::uint64_t k_reference_cache_max = 256U << 20U;
 /// What the allocator and the kernel may take beside what is counted.
 constexpr std::uint64_t k_peak_slack_bytes = 8U << 20U;
 constexpr std::size_t k_compare_step = 64U << 10U;
-
-// The thread sanitizer keeps several bytes for each one that is touched.
-#if defined(__SANITIZE_THREAD__)
-constexpr bool k_is_instrumented = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-constexpr bool k_is_instrumented = true;
-#else
-constexpr bool k_is_instrumented = false;
-#endif
-#else
-constexpr bool k_is_instrumented = false;
-#endif
 
 // Counts what the loads really ask the system for, whatever the loader says of itself.
 class CountingCalls final : public storage::FileCalls {

@@ -100,17 +100,22 @@ TEST(Memory, SentinelIsNotANumberInEveryFormat) {
   EXPECT_NE(wide, wide);
 }
 
-TEST(Memory, ArenaIsPopulatedAheadByAnyNumberOfThreads) {
+TEST(Memory, ArenaIsPopulatedWhereAskedByAnyNumberOfThreads) {
   Allocator allocator;
   Arena arena = Arena::make(allocator, (200 << 20) + 5);
   EXPECT_EQ(arena.populated(), 0u);
-  arena.populate_to(1);
-  EXPECT_GE(arena.populated(), k_populate_window_bytes);
-  EXPECT_LT(arena.populated(), arena.size());
+  arena.populate(k_populate_bytes, k_populate_bytes);
+  EXPECT_EQ(arena.populated(), 0u) << "nothing was asked for";
+  arena.populate(3 * k_populate_bytes - 1, 3 * k_populate_bytes + 1);
+  EXPECT_EQ(arena.populated(), 2 * k_populate_bytes);
+  arena.populate(arena.size() - 1, arena.size() + 100);
+  EXPECT_EQ(arena.populated(), 2 * k_populate_bytes + 5) << "the last step is as long as what is left";
+  EXPECT_FALSE(arena.is_populated());
   std::vector<std::thread> threads;
-  for (int t = 0; t < 3; ++t) threads.emplace_back([&] { arena.populate_to(arena.size()); });
+  for (int t = 0; t < 3; ++t) threads.emplace_back([&] { arena.populate(0, arena.size()); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(arena.populated(), arena.size());
+  EXPECT_TRUE(arena.is_populated());
   struct ::rusage before {
   }, after{};
   ::getrusage(RUSAGE_SELF, &before);
