@@ -97,7 +97,8 @@ void Engine::prepare() {
   if (options.destinations != nullptr) {
     destinations = options.destinations;
     require_usable(plan, *destinations);
-    for (std::size_t i = 0; options.lane == nullptr && i < plan.tensors().size(); ++i) {
+    const bool may_be_device = options.lane == nullptr && destinations->dense_host_base() == nullptr;
+    for (std::size_t i = 0; may_be_device && i < plan.tensors().size(); ++i) {
       if (destinations->of(plan, i).kind != MemoryKind::device) continue;
       ErrorFacts facts;
       facts.keys.emplace_back(plan.tensors()[i].key);

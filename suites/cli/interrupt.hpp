@@ -25,7 +25,7 @@ class InterruptGuard {
   sigset_t before_{};
   std::stop_source source_;
   std::atomic<int> received_{0};
-  std::jthread watcher_;
+  std::thread watcher_;
 };
 
 }  // namespace weightproof::suites::cli
