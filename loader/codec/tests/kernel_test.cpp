@@ -61,7 +61,8 @@ std::vector<std::uint32_t> scale_patterns() {
   std::vector<std::uint32_t> bits = {0x00000000, 0x00000001, 0x00400000, 0x007fffff, 0x00800000, 0x0f000000, 0x33000000,
                                      0x33800000, 0x3a83126f, 0x3cf4712e, 0x3d050000, 0x3f000000, 0x3f6471c8, 0x3f800000,
                                      0x3f800001, 0x40490fdb, 0x477fe000, 0x477ff000, 0x7b000000, 0x7e800000, 0x7f000000,
-                                     0x7f7fffff, 0x7f800000, 0x7fc00000, 0x7f800001};
+                                     0x7f7fffff, 0x7f800000, 0x7fc00000, 0x7f800001, 0x0d7fffff, 0x0d800000, 0x0d800001,
+                                     0x717fffff, 0x71800000, 0x71800001};
   const std::size_t n = bits.size();
   for (std::size_t i = 0; i < n; ++i) bits.push_back(bits[i] | 0x80000000u);
   std::uint32_t state = 12345;
