@@ -71,10 +71,9 @@ void pread_pool(const std::string& path, std::uint64_t offset, std::byte* target
   ::close(fd);
 }
 
-void pread_pool_fresh(const std::string& path, std::uint64_t offset, std::size_t bytes, unsigned threads) {
-  const Pages pages(bytes, false);
+void pread_pool_fresh(const std::string& path, std::uint64_t offset, const Pages& pages, unsigned threads) {
   const int fd = open_file(path);
-  on_threads(threads, bytes, [&](std::size_t at, std::size_t length) {
+  on_threads(threads, pages.size(), [&](std::size_t at, std::size_t length) {
     ::madvise(pages.data() + at, length, k_populate_write);
     read_all(fd, offset + at, pages.data() + at, length);
   });

@@ -29,7 +29,7 @@ class Pages {
 /// Reads [offset, offset + bytes) of a file with pread of 4 MiB on `threads` threads, each taking the next piece.
 void pread_pool(const std::string& path, std::uint64_t offset, std::byte* target, std::size_t bytes, unsigned threads);
 /// The same into memory that was never touched, populated piece by piece by the thread that reads it.
-void pread_pool_fresh(const std::string& path, std::uint64_t offset, std::size_t bytes, unsigned threads);
+void pread_pool_fresh(const std::string& path, std::uint64_t offset, const Pages& pages, unsigned threads);
 /// Copies with as many threads.
 void memcpy_pool(std::byte* target, const std::byte* source, std::size_t bytes, unsigned threads);
 
