@@ -6,22 +6,28 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/setup"
 
 if [[ "${1:-}" == -h || "${1:-}" == --help ]]; then
   cat <<'TEXT'
-Usage: ci/bare.sh [--keep] [--suite bookworm]
+Usage: ci/bare.sh [--keep] [--suite bookworm] [--cache DIR]
 
 Shows that the two commands of the README work for someone new: makes a bare Debian root with debootstrap in a temporary folder,
 copies a fresh clone of HEAD into it, and runs ci/verify, ci/verify again, ci/test and the gate .ci/run there. Needs root, git and debootstrap; takes the
-apt configuration of this machine along. --keep leaves the root for a look.
+apt configuration of this machine along. --keep leaves the root for a look. --cache shares a folder of ccache with the root: the builds
+are then quick where the same sources were compiled before, and ccache is the one package that was there already.
 TEXT
   exit 0
 fi
 
 keep=0
 suite=bookworm
+cache=
 while (($# > 0)); do
   case "$1" in
     --keep) keep=1 ;;
     --suite)
       suite="${2:?bare.sh: --suite wants a name}"
+      shift
+      ;;
+    --cache)
+      cache="${2:?bare.sh: --cache wants a folder}"
       shift
       ;;
     *)
@@ -40,7 +46,7 @@ base="$(mktemp -d "${TMPDIR:-/var/tmp}/weightproof-bare.XXXXXX")"
 bare="$base/root"
 finish() {
   local place
-  for place in proc dev/pts dev sys; do umount -l "$bare/$place" 2>/dev/null || true; done
+  for place in proc dev/pts dev sys srv/cache; do umount -l "$bare/$place" 2>/dev/null || true; done
   if ((keep)); then say "bare.sh: the root is left at $bare"; else rm -rf --one-file-system -- "$base"; fi
 }
 trap finish EXIT
@@ -64,13 +70,20 @@ mount --make-rslave "$bare/dev"
 
 run git clone -q --no-hardlinks "$weightproof_root" "$bare/srv/weightproof"
 
+through_cache=()
+if [[ -n "$cache" ]]; then
+  mkdir -p -- "$bare/srv/cache"
+  mount --bind "$cache" "$bare/srv/cache"
+  through_cache=(CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_DIR=/srv/cache CCACHE_BASEDIR=/srv CCACHE_NOHASHDIR=1)
+fi
+
 inside() {
   local started=$SECONDS status=0
   say ""
   say "bare.sh: $*"
   env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/srv TERM="${TERM:-dumb}" LANG=C.UTF-8 \
     ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
-    chroot "$bare" "$@" </dev/null || status=$?
+    "${through_cache[@]}" chroot "$bare" "$@" </dev/null || status=$?
   say "bare.sh: status $status after $((SECONDS - started)) s: $*"
   return "$status"
 }
@@ -79,6 +92,7 @@ inside sh -c '! command -v cmake && ! command -v c++ && ! command -v python3' ||
   say "bare.sh: the root is not bare"
   exit 1
 }
+if [[ -n "$cache" ]]; then inside sh -c 'apt-get -qq update && apt-get -qq install -y --no-install-recommends ccache >/dev/null'; fi
 inside /srv/weightproof/ci/verify
 inside /srv/weightproof/ci/verify
 inside /srv/weightproof/ci/test
