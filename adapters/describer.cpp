@@ -112,16 +112,22 @@ void Describer::code_linear(StoredId stored, std::string_view module, std::uint6
   scale_key_.assign(stored_module)
       .append(is_block ? std::string_view(coding_.block_scale_ending) : ".weight_scale_inv");
   const auto blocks = [](std::uint64_t extent, std::uint64_t edge) {
-    return extent / edge + (extent % edge != 0 ? 1 : 0);
+    return extent == 0 ? 0 : (extent - 1) / edge + 1;
   };
   SchemaBuilder::Part parts[3];
-  parts[0] = {"weight", weight_key_, {out, in}, DType::f8_e4m3};
-  parts[1] = {"scale",
-              scale_key_,
-              {},
-              is_block ? coding_.block_scale : DType::bf16,
-              coding_.block_scale == DType::f32 ? DTypeRule::weight : DTypeRule::fixed};
-  if (is_block) parts[1].shape = {blocks(out, coding_.block_rows), blocks(in, coding_.block_cols)};
+  parts[0].role = "weight";
+  parts[0].key = weight_key_;
+  parts[0].shape.push_back(out);
+  parts[0].shape.push_back(in);
+  parts[0].dtype = DType::f8_e4m3;
+  parts[1].role = "scale";
+  parts[1].key = scale_key_;
+  parts[1].dtype = is_block ? coding_.block_scale : DType::bf16;
+  parts[1].dtype_rule = coding_.block_scale == DType::f32 ? DTypeRule::weight : DTypeRule::fixed;
+  if (is_block) {
+    parts[1].shape.push_back(blocks(out, coding_.block_rows));
+    parts[1].shape.push_back(blocks(in, coding_.block_cols));
+  }
   std::size_t count = 2;
   if (!is_block && coding_.has_activation_scale) {
     activation_key_.assign(stored_module).append(".activation_scale");

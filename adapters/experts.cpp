@@ -97,10 +97,25 @@ Experts::Experts(Describer& d, const ExpertSpec& spec, ExpertStorage storage, st
     gate_up_bias_view_ = View::whole({rows_});
     down_bias_view_ = View::whole({spec.input});
   }
+  if (storage != ExpertStorage::te && e != 0) {
+    first_gate_up_ = gate_up_view_.select(0, 0);
+    first_down_ = down_view_.select(0, 0);
+    const bool is_apart = storage == ExpertStorage::mok;
+    first_gate_ = is_apart ? first_gate_up_ : first_gate_up_.narrow(0, 0, spec.width);
+    first_up_ = is_apart        ? up_view_.select(0, 0)
+                : spec.is_gated ? first_gate_up_.narrow(0, spec.width, spec.width)
+                                : first_gate_up_;
+  }
   for (NativeId native = first; native <= builder.last_native(); ++native) {
     const std::uint64_t expert = e == 0 ? 0 : (native - first) % e;
     builder.parallel(native, rule, rule.kind == ParallelKind::expert ? static_cast<std::uint32_t>(expert) : k_no_id);
   }
+}
+
+/// Experts lie one after the other: each has the first one's view, further on.
+View Experts::expert_of(const View& all, const View& first, std::uint64_t expert) {
+  if (expert >= all.extents()[0]) return all.select(0, expert);  // says what is wrong
+  return View(first.offset() + expert * all.strides()[0], first.layout());
 }
 
 View Experts::gate_up_of(std::uint64_t expert, NativeId& native) const {
@@ -109,7 +124,7 @@ View Experts::gate_up_of(std::uint64_t expert, NativeId& native) const {
     return gate_up_view_;
   }
   native = gate_up_;
-  return gate_up_view_.select(0, expert);
+  return expert_of(gate_up_view_, first_gate_up_, expert);
 }
 
 View Experts::down_of(std::uint64_t expert, NativeId& native) const {
@@ -118,23 +133,26 @@ View Experts::down_of(std::uint64_t expert, NativeId& native) const {
     return down_view_;
   }
   native = down_;
-  return down_view_.select(0, expert);
+  return expert_of(down_view_, first_down_, expert);
 }
 
 void Experts::bind_gate(std::uint64_t expert, StoredId stored, const View& view) {
-  NativeId native = k_no_id;
-  const View rows = gate_up_of(expert, native);
-  d_.builder().bind(stored, view, native, storage_ == ExpertStorage::mok ? rows : rows.narrow(0, 0, spec_.width));
+  if (storage_ == ExpertStorage::te) {
+    d_.builder().bind(stored, view, te_[expert], gate_up_view_.narrow(0, 0, spec_.width));
+  } else {
+    d_.builder().bind(stored, view, gate_up_, expert_of(gate_up_view_, first_gate_, expert));
+  }
 }
 
 void Experts::bind_up(std::uint64_t expert, StoredId stored, const View& view) {
   if (storage_ == ExpertStorage::mok) {
-    d_.builder().bind(stored, view, up_, up_view_.select(0, expert));
-    return;
+    d_.builder().bind(stored, view, up_, expert_of(up_view_, first_up_, expert));
+  } else if (storage_ == ExpertStorage::te) {
+    d_.builder().bind(stored, view, te_[expert],
+                      spec_.is_gated ? gate_up_view_.narrow(0, spec_.width, spec_.width) : gate_up_view_);
+  } else {
+    d_.builder().bind(stored, view, gate_up_, expert_of(gate_up_view_, first_up_, expert));
   }
-  NativeId native = k_no_id;
-  const View rows = gate_up_of(expert, native);
-  d_.builder().bind(stored, view, native, spec_.is_gated ? rows.narrow(0, spec_.width, spec_.width) : rows);
 }
 
 void Experts::bind_gate_up(std::uint64_t expert, StoredId stored, const View& view) {

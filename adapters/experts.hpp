@@ -58,6 +58,7 @@ class Experts {
  private:
   View gate_up_of(std::uint64_t expert, NativeId& native) const;
   View down_of(std::uint64_t expert, NativeId& native) const;
+  static View expert_of(const View& all, const View& first, std::uint64_t expert);
 
   Describer& d_;
   ExpertSpec spec_;
@@ -75,6 +76,11 @@ class Experts {
   View down_view_;  ///< [E, in, I]
   View gate_up_bias_view_;
   View down_bias_view_;
+  // Of the first expert: gate and up together and apart, and down.
+  View first_gate_up_;
+  View first_gate_;
+  View first_up_;
+  View first_down_;
 };
 
 /// How the three matrices of an expert are called, without ".weight".

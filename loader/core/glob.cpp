@@ -25,6 +25,12 @@ bool matches_glob(std::string_view pattern, std::string_view text) {
     if (p < pattern.size() && pattern[p] == '*') {
       star = p++;
       star_text = t;
+      // Most patterns end in plain text, or in nothing: an ending that begins a character is compared once.
+      const std::string_view rest = pattern.substr(p);
+      const bool begins_character = rest.empty() || (static_cast<unsigned char>(rest.front()) & 0xC0u) != 0x80u;
+      if (begins_character && rest.find_first_of("*?") == std::string_view::npos) {
+        return text.size() - t >= rest.size() && text.ends_with(rest);
+      }
     } else if (p < pattern.size() && pattern[p] == '?') {
       ++p;
       t += character_bytes(text, t);

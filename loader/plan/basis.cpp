@@ -10,17 +10,13 @@
 namespace weightproof::plan {
 namespace {
 
-CoverageOptions with_decodes(const Request& request, const Schema& schema) {
-  CoverageOptions options = request.keys;
-  options.decoded.clear();
-  for (const DecodeSource& source : request.decodes) {
+void require_sound(const Schema& schema, std::span<const DecodeSource> decodes) {
+  for (const DecodeSource& source : decodes) {
     if (source.stored >= schema.stored_tensors().size() || source.codec == nullptr ||
         source.rows.size() != source.codec->components().size()) {
       throw Error(ErrorCode::internal, "a decode names no stored tensor, no codec, or not one row per component");
     }
-    options.decoded.push_back({source.stored, source.codec->natural_shape(), source.rows});
   }
-  return options;
 }
 
 void require_sound(const Catalog& catalog) {
@@ -46,12 +42,20 @@ void require_sound(const Catalog& catalog) {
   }
 }
 
+// Asked once for each decode, mostly of equal ones: in line.
+bool is_same(const Extents& a, const Extents& b) {
+  bool is_equal = a.rank() == b.rank();
+  for (unsigned axis = 0; is_equal && axis < a.rank(); ++axis) is_equal = a[axis] == b[axis];
+  return is_equal;
+}
+
 bool takes_equal_bytes(const codec::Codec& a, const codec::Codec& b) {
   const auto same = [](const codec::Component& x, const codec::Component& y) {
-    return x.role == y.role && x.dtype == y.dtype && x.shape == y.shape;
+    return x.role == y.role && x.dtype == y.dtype && is_same(x.shape, y.shape);
   };
-  return a.natural_shape() == b.natural_shape() && a.granule() == b.granule() && a.scheme() == b.scheme() &&
-         std::equal(a.components().begin(), a.components().end(), b.components().begin(), b.components().end(), same);
+  return is_same(a.natural_shape(), b.natural_shape()) && is_same(a.granule(), b.granule()) &&
+         std::equal(a.components().begin(), a.components().end(), b.components().begin(), b.components().end(), same) &&
+         a.scheme() == b.scheme();
 }
 
 }  // namespace
@@ -87,21 +91,22 @@ PlanBasis::PlanBasis(std::shared_ptr<const Schema> schema, std::span<const Sourc
   basis.schema = std::move(schema);
   basis.catalog = merge_sources(sources);
   for (const Source& source : sources) basis.sources.push_back(source.name);
-  basis.request = request;
   require_sound(*basis.catalog);
-  const CoverageOptions options = with_decodes(request, *basis.schema);
-  auto coverage = std::make_shared<KeyCoverage>(check_keys(*basis.schema, *basis.catalog, options));
+  require_sound(*basis.schema, request.decodes);
+  basis.request = request;
+  basis.decodes = std::make_shared<const std::vector<DecodeSource>>(std::move(basis.request.decodes));
+  basis.request.decodes.clear();
+  auto coverage =
+      std::make_shared<KeyCoverage>(check_keys(*basis.schema, *basis.catalog, basis.request.keys, *basis.decodes));
   require_complete(*basis.schema, *basis.catalog, *coverage);
   basis.rows_asked = static_cast<std::uint64_t>(
       std::count_if(coverage->row_of.begin(), coverage->row_of.end(), [](Row row) { return row != k_no_row; }));
   basis.coverage = std::move(coverage);
   basis.proof = std::make_shared<const Proof>(prove_schema(*basis.schema, basis.coverage.get()));
   if (!basis.proof->is_exact()) throw error_of(*basis.schema, basis.proof->faults.front());
-  basis.decodes = std::make_shared<const std::vector<DecodeSource>>(std::move(basis.request.decodes));
-  basis.request.decodes.clear();
   basis.class_codecs();
   basis.order_rows();
-  if (request.side == Side::native) basis.group_bindings();
+  if (basis.request.side == Side::native) basis.group_bindings();
   // Each key of the schema stands in its tables with a slot and at most one more.
   const Schema& names = *basis.schema;
   basis.metadata_bytes = names.layouts().size() * sizeof(Layout) +
@@ -194,7 +199,12 @@ void Basis::class_codecs() {
     };
     if (known.empty() || !is_like(known[last])) {
       last = static_cast<std::uint32_t>(std::find_if(known.begin(), known.end(), is_like) - known.begin());
-      if (last == known.size()) known.push_back(i);
+      if (last == known.size()) {
+        known.push_back(i);
+        std::vector<bool>& is_unused = unused_of_class.emplace_back();
+        for (const codec::Component& component : source.codec->components())
+          is_unused.push_back(component.role == codec::Role::unused);
+      }
     }
     codec_class[i] = last;
     for (const Row row : source.rows) {

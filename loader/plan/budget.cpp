@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where tensors lie, and what memory the load takes beside them.
 #include <algorithm>
+#include <array>
 
 #include "loader/core/error.hpp"
 #include "loader/plan/planner_internal.hpp"
@@ -136,6 +137,16 @@ void Planner::measure_codec_moves() {
   };
   std::unordered_map<std::vector<std::uint64_t>, CodecCost, QuestionHash> known;
   std::vector<std::uint64_t> question;
+  // The question before, in numbers that decide it: neighbours mostly ask the same.
+  struct Before {
+    std::uint32_t codec_class = k_no_id;
+    LayoutId layout = k_no_id;
+    std::uint64_t offset = 0;
+    DType dtype = DType::bf16;
+    Route route = Route::bounded;
+    CodecCost cost;
+  };
+  std::array<Before, 16> before;
   std::vector<std::uint32_t> takers(is_part_ ? plan_.decodes_->size() : 0, 0);
   for (const Move& move : plan_.moves_) {
     if (is_part_ && move.decode != k_no_id) ++takers[move.decode];
@@ -145,9 +156,12 @@ void Planner::measure_codec_moves() {
     if (move.action == Action::fill) continue;
     PlannedTensor& tensor = plan_.tensors_[move.tensor];
     const bool is_whole = move.route == Route::materialized;
-    const std::uint64_t taken = plan_.source_view(move).element_count() * bits_of(move.source_dtype) / 8;
-    if (move.action == Action::compare && move.decode == k_no_id) plan_.traffic_.compare_bytes += taken;
-    if (move.action == Action::write && move.decode == k_no_id) tensor.source_bytes += taken;
+    if (move.decode == k_no_id) {
+      const std::uint64_t taken =
+          element_count(plan_.layouts_[move.source_layout].extents).value_or(0) * bits_of(move.source_dtype) / 8;
+      if (move.action == Action::compare) plan_.traffic_.compare_bytes += taken;
+      if (move.action == Action::write) tensor.source_bytes += taken;
+    }
     if (is_whole) {
       std::uint64_t held = row(move.row).bytes;
       if (move.decode != k_no_id) {
@@ -158,11 +172,28 @@ void Planner::measure_codec_moves() {
       whole_bytes_ = std::max(whole_bytes_, held);
     }
     if (move.decode == k_no_id) continue;
+    const std::uint32_t kind = basis_.codec_class[move.decode];
+    Before& asked = before[(kind * 7 + move.source_layout) % before.size()];
+    const bool is_asked = !is_part_ && asked.codec_class == kind && asked.layout == move.source_layout &&
+                          asked.offset == move.source_offset && asked.dtype == tensor.dtype &&
+                          asked.route == move.route;
+    const auto count = [&](const CodecCost& cost) {
+      if (move.action == Action::write) tensor.source_bytes += cost.read_bytes;
+      decode_read_bytes_ += cost.read_bytes;
+      decode_encoded_bytes_ = std::max(decode_encoded_bytes_, cost.encoded_bytes);
+      decode_companion_bytes_ = std::max(decode_companion_bytes_, cost.companion_bytes);
+      decode_tile_bytes_ = std::max(decode_tile_bytes_, cost.tile_bytes);
+    };
+    if (is_asked) {
+      decode_wanted_bytes_ += asked.cost.read_bytes;
+      count(asked.cost);
+      continue;
+    }
     const DecodeSource& source = (*plan_.decodes_)[move.decode];
     const codec::Codec& codec = *source.codec;
     const Box whole = is_whole ? codec.align(Box::whole(codec.natural_shape())) : aligned_box(plan_, move);
     if (whole.is_empty()) continue;
-    question.assign({basis_.codec_class[move.decode], static_cast<std::uint64_t>(tensor.dtype), is_whole ? 1u : 0u});
+    question.assign({kind, static_cast<std::uint64_t>(tensor.dtype), is_whole ? 1u : 0u});
     question.insert(question.end(), whole.start.begin(), whole.start.end());
     question.insert(question.end(), whole.length.begin(), whole.length.end());
     const bool is_shared = is_part_ && (takers[move.decode] > 1 || basis_.shares_rows[move.decode]);
@@ -175,11 +206,8 @@ void Planner::measure_codec_moves() {
     } else {
       decode_wanted_bytes_ += cost.read_bytes;
     }
-    if (move.action == Action::write) tensor.source_bytes += cost.read_bytes;
-    decode_read_bytes_ += cost.read_bytes;
-    decode_encoded_bytes_ = std::max(decode_encoded_bytes_, cost.encoded_bytes);
-    decode_companion_bytes_ = std::max(decode_companion_bytes_, cost.companion_bytes);
-    decode_tile_bytes_ = std::max(decode_tile_bytes_, cost.tile_bytes);
+    count(cost);
+    if (!is_part_) asked = {kind, move.source_layout, move.source_offset, tensor.dtype, move.route, cost};
   }
 }
 
@@ -268,11 +296,12 @@ void Planner::fit_budget() {
     if (move.action == Action::fill) continue;
     if (move.decode != k_no_id) {
       if (is_part_) continue;
-      const DecodeSource& source = (*plan_.decodes_)[move.decode];
-      for (std::size_t c = 0; c < source.rows.size(); ++c) {
-        if (is_counted[source.rows[c]] || source.codec->components()[c].role == codec::Role::unused) continue;
-        is_counted[source.rows[c]] = true;
-        traffic.wanted_bytes += row(source.rows[c]).bytes;
+      const std::vector<Row>& rows = (*plan_.decodes_)[move.decode].rows;
+      const std::vector<bool>& is_unused = basis_.unused_of_class[basis_.codec_class[move.decode]];
+      for (std::size_t c = 0; c < rows.size(); ++c) {
+        if (is_counted[rows[c]] || is_unused[c]) continue;
+        is_counted[rows[c]] = true;
+        traffic.wanted_bytes += row(rows[c]).bytes;
       }
     } else if (move.route == Route::materialized) {
       traffic.read_bytes += row(move.row).bytes;

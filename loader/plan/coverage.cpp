@@ -6,6 +6,7 @@
 
 #include "loader/core/error.hpp"
 #include "loader/core/glob.hpp"
+#include "loader/plan/planner_internal.hpp"
 
 namespace weightproof::plan {
 namespace {
@@ -90,15 +91,15 @@ std::string file_of(const Catalog& catalog, Row row) {
   return file < catalog.files().size() ? catalog.files()[file] : std::string();
 }
 
-}  // namespace
+// What yields a stored tensor, and where; no shape where it is stored as itself.
+struct Yielded {
+  const Shape* shape = nullptr;
+  std::span<const Row> rows;
+};
 
-std::string_view to_string(TieState state) {
-  constexpr std::array<std::string_view, 5> k_names = {"stored_once", "stored_twice", "from_alias", "missing",
-                                                       "outside_selection"};
-  return k_names[static_cast<std::size_t>(state)];
-}
-
-KeyCoverage check_keys(const Schema& schema, const Catalog& catalog, const CoverageOptions& options) {
+/// `yielded`: by StoredId, or empty.
+KeyCoverage judge_keys(const Schema& schema, const Catalog& catalog, const CoverageOptions& options,
+                       const std::vector<Yielded>& yielded) {
   KeyCoverage out;
   out.is_subset = options.is_subset();
   out.shapes_checked = options.check_shapes && catalog.is_described();
@@ -106,11 +107,7 @@ KeyCoverage check_keys(const Schema& schema, const Catalog& catalog, const Cover
   out.row_of.assign(stored.size(), k_no_row);
   std::vector<bool> claimed(catalog.size(), false);
   std::vector<bool> selected(stored.size(), true);
-  std::vector<const DecodedTensor*> decoded_of;
-  if (!options.decoded.empty()) decoded_of.assign(stored.size(), nullptr);
-  for (const DecodedTensor& decoded : options.decoded) {
-    WEIGHTPROOF_ASSERT(decoded.stored < stored.size() && !decoded.rows.empty());
-    decoded_of[decoded.stored] = &decoded;
+  for (const Yielded& decoded : yielded) {
     for (const Row row : decoded.rows) claimed[row] = true;
   }
 
@@ -120,8 +117,8 @@ KeyCoverage check_keys(const Schema& schema, const Catalog& catalog, const Cover
   catalog.find_all(keys, found_rows);
   for (StoredId id = 0; id < stored.size(); ++id) {
     const LogicalTensor& tensor = stored[id];
-    const DecodedTensor* decoded = decoded_of.empty() ? nullptr : decoded_of[id];
-    const Row row = decoded != nullptr ? decoded->rows.front() : found_rows[id];
+    const Yielded decoded = yielded.empty() ? Yielded() : yielded[id];
+    const Row row = decoded.shape != nullptr ? decoded.rows.front() : found_rows[id];
     if (row != k_no_row) claimed[row] = true;
     if (out.is_subset && !is_selected(options, tensor.key)) {
       selected[id] = false;
@@ -144,9 +141,9 @@ KeyCoverage check_keys(const Schema& schema, const Catalog& catalog, const Cover
     out.row_of[id] = row;
     const StoredTensor& found = catalog.tensors()[row];
     if (!found.is_described || !options.check_shapes) continue;
-    const Shape& shape = decoded != nullptr ? decoded->shape : found.shape;
+    const Shape& shape = decoded.shape != nullptr ? *decoded.shape : found.shape;
     if (shape != schema.shape_of(tensor)) out.shape_mismatches.push_back({id, row, shape});
-    if (decoded == nullptr && !takes_dtype(tensor, found.dtype)) out.dtype_mismatches.push_back({id, row, shape});
+    if (decoded.shape == nullptr && !takes_dtype(tensor, found.dtype)) out.dtype_mismatches.push_back({id, row, shape});
   }
 
   for (const Drop& drop : schema.drops()) out.dropped.push_back({drop.pattern, drop.reason, {}});
@@ -186,6 +183,33 @@ KeyCoverage check_keys(const Schema& schema, const Catalog& catalog, const Cover
   std::sort(out.dtype_mismatches.begin(), out.dtype_mismatches.end(), by_mismatch);
   std::sort(out.excluded.begin(), out.excluded.end());
   return out;
+}
+
+}  // namespace
+
+std::string_view to_string(TieState state) {
+  constexpr std::array<std::string_view, 5> k_names = {"stored_once", "stored_twice", "from_alias", "missing",
+                                                       "outside_selection"};
+  return k_names[static_cast<std::size_t>(state)];
+}
+
+KeyCoverage check_keys(const Schema& schema, const Catalog& catalog, const CoverageOptions& options) {
+  std::vector<Yielded> yielded(options.decoded.empty() ? 0 : schema.stored_tensors().size());
+  for (const DecodedTensor& decoded : options.decoded) {
+    WEIGHTPROOF_ASSERT(decoded.stored < yielded.size() && !decoded.rows.empty());
+    yielded[decoded.stored] = {&decoded.shape, decoded.rows};
+  }
+  return judge_keys(schema, catalog, options, yielded);
+}
+
+KeyCoverage check_keys(const Schema& schema, const Catalog& catalog, const CoverageOptions& options,
+                       std::span<const DecodeSource> decodes) {
+  std::vector<Yielded> yielded(decodes.empty() ? 0 : schema.stored_tensors().size());
+  for (const DecodeSource& source : decodes) {
+    WEIGHTPROOF_ASSERT(source.stored < yielded.size() && !source.rows.empty());
+    yielded[source.stored] = {&source.codec->natural_shape(), source.rows};
+  }
+  return judge_keys(schema, catalog, options, yielded);
 }
 
 std::vector<Diagnostic> coverage_diagnostics(const Schema& schema, const Catalog& catalog,

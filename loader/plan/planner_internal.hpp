@@ -2,6 +2,7 @@
 // The planner at work: one object per plan, its steps in files by subject. Nothing here outlives make_plan().
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,9 +25,10 @@ struct Basis {
   std::shared_ptr<const KeyCoverage> coverage;
   std::shared_ptr<const Proof> proof;
   std::shared_ptr<const std::vector<DecodeSource>> decodes;
-  std::vector<std::uint32_t> decode_of;    // per StoredId, empty without decodes
-  std::vector<std::uint32_t> codec_class;  // per decode: equal ones take equal bytes for equal boxes
-  std::vector<bool> shares_rows;           // per decode: another one takes bytes of the same rows
+  std::vector<std::uint32_t> decode_of;            // per StoredId, empty without decodes
+  std::vector<std::uint32_t> codec_class;          // per decode: equal ones take equal bytes for equal boxes
+  std::vector<std::vector<bool>> unused_of_class;  // per class and component: decoding needs none of it
+  std::vector<bool> shares_rows;                   // per decode: another one takes bytes of the same rows
   // Rows by file and offset, and the reverse; empty where the catalog has that order already, as it mostly does. Rows
   // are disjoint, so whatever is sorted by row rank is sorted by place, and counting does it in linear time.
   std::vector<Row> row_order;
@@ -74,7 +76,21 @@ class Planner {
 
   // routes.cpp: dtypes and routes.
   void choose_routes();
-  void choose_route(const PlannedTensor& tensor, Move& move) const;
+  void choose_route(const PlannedTensor& tensor, Move& move);
+  struct KnownPair {
+    LayoutId source = k_no_id;
+    LayoutId target = k_no_id;
+    bool is_run = false;         ///< both together
+    bool is_source_run = false;  ///< the source alone
+  };
+  struct KnownBox {
+    LayoutId layout = k_no_id;
+    std::uint32_t codec_class = k_no_id;
+    std::uint64_t offset = 0;
+    bool is_box = false;
+  };
+  const KnownPair& runs_of(LayoutId source, LayoutId target);
+  bool is_box_of_codec(const Move& move);
   void weigh_routes();
 
   // reads.cpp: requests and scatter entries.
@@ -86,8 +102,9 @@ class Planner {
   };
   void plan_reads(std::uint64_t read_bytes_max);
   void plan_row(std::span<const std::uint32_t> moves, std::uint64_t read_bytes_max);
-  void add_pieces(std::uint32_t move, std::uint64_t read_bytes_max);
-  void coalesce(const Piece& piece, std::uint64_t read_bytes_max);
+  template <typename Use>
+  void for_each_piece(const Move& move, std::uint64_t read_bytes_max, Use use) const;
+  void coalesce(const Piece& piece, bool is_staged, std::uint64_t read_bytes_max);
   void order_codec_moves();
 
   // budget.cpp: arena and memory.
@@ -124,6 +141,9 @@ class Planner {
   std::vector<Piece> pieces_;       // of one row
   std::uint64_t taken_end_ = 0;     // of the file being coalesced, up to where bytes are taken already
   bool is_request_staged_ = false;  // the request being coalesced
+  // Answers to the questions asked last, by their number.
+  std::array<KnownPair, 64> known_pairs_;
+  std::array<KnownBox, 64> known_boxes_;
   LayoutId last_layout_ = k_no_id;  // interned last by this planner
   struct LayoutHash {
     std::size_t operator()(const Layout& layout) const {
@@ -156,6 +176,10 @@ class Planner {
   std::vector<RowBytes> decode_bytes_;
   std::uint64_t wanted_by_decodes();
 };
+
+/// The verdict on keys where codecs yield some stored tensors; `options.decoded` is not looked at.
+KeyCoverage check_keys(const Schema& schema, const Catalog& catalog, const CoverageOptions& options,
+                       std::span<const DecodeSource> decodes);
 
 /// Box of a dense tensor that a view is, axes in whatever order; nothing where it is none.
 std::optional<Box> box_of(const View& view, const Shape& shape);

@@ -4,6 +4,7 @@
 //   a move's stored elements  ->  pieces: ranges of at most one request, cut where the stored tensor has its rows
 //   pieces of all moves       ->  sorted by file and offset, joined over small gaps into requests
 #include <algorithm>
+#include <array>
 
 #include "loader/core/error.hpp"
 #include "loader/plan/planner_internal.hpp"
@@ -38,60 +39,65 @@ void for_each_run(const View& view, std::uint64_t gap_elements_max, Use use) {
     std::uint64_t stride;
     std::uint64_t extent;
   };
-  std::vector<Axis> axes;
+  // By ascending stride.
+  std::array<Axis, limits::rank_max> axes;
+  std::size_t count = 0;
   for (unsigned axis = 0; axis < view.rank(); ++axis) {
-    if (view.extents()[axis] != 1) axes.push_back({view.strides()[axis], view.extents()[axis]});
+    const Axis added{view.strides()[axis], view.extents()[axis]};
+    if (added.extent == 1) continue;
+    std::size_t place = count++;
+    for (; place > 0 && axes[place - 1].stride > added.stride; --place) axes[place] = axes[place - 1];
+    axes[place] = added;
   }
-  std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
   // Runs that are left where the axes from this one on are walked; what lies inside of it is one run.
   const auto runs_from = [&](std::size_t first) {
     std::uint64_t runs = 1;
-    for (std::size_t i = first; i < axes.size() && runs <= k_runs_max; ++i)
-      runs *= std::min(axes[i].extent, k_runs_max + 1);
+    for (std::size_t i = first; i < count && runs <= k_runs_max; ++i) runs *= std::min(axes[i].extent, k_runs_max + 1);
     return runs;
   };
   std::uint64_t length = 1;
   std::size_t inner = 0;
-  for (; inner < axes.size(); ++inner) {
+  for (; inner < count; ++inner) {
     const Axis& axis = axes[inner];
     if (axis.stride > length && axis.stride - length > gap_elements_max && runs_from(inner) <= k_runs_max) break;
     length = std::max(length, (axis.extent - 1) * axis.stride + length);
   }
-  const std::vector<Axis> outer(axes.begin() + static_cast<std::ptrdiff_t>(inner), axes.end());
-  std::vector<std::uint64_t> at(outer.size(), 0);
+  std::array<std::uint64_t, limits::rank_max> at{};
   std::uint64_t first = view.offset();
   for (;;) {
     use(Run{first, length});
-    std::size_t axis = 0;
-    for (; axis < outer.size(); ++axis) {
-      first += outer[axis].stride;
-      if (++at[axis] < outer[axis].extent) break;
-      first -= outer[axis].stride * outer[axis].extent;
+    std::size_t axis = inner;
+    for (; axis < count; ++axis) {
+      first += axes[axis].stride;
+      if (++at[axis] < axes[axis].extent) break;
+      first -= axes[axis].stride * axes[axis].extent;
       at[axis] = 0;
     }
-    if (axis == outer.size()) return;
+    if (axis == count) return;
   }
 }
 
 }  // namespace
 
-void Planner::add_pieces(std::uint32_t index, std::uint64_t read_bytes_max) {
-  const Move& move = plan_.moves_[index];
+/// Calls `use` with the pieces of a move, ascending: begin and end in the stored tensor.
+template <typename Use>
+void Planner::for_each_piece(const Move& move, std::uint64_t read_bytes_max, Use use) const {
   const StoredTensor& tensor = row(move.row);
   const View source = plan_.source_view(move);
-  if (source.element_count() == 0) return;
+  const std::uint64_t elements = source.element_count();
+  if (elements == 0) return;
   const std::uint64_t bits = bits_of(tensor.dtype);
   const std::uint64_t grid = move.reason == Reason::contiguous ? read_bytes_max : piece_grid(tensor, read_bytes_max);
   const auto add = [&](std::uint64_t begin, std::uint64_t end) {
-    while (begin < end) {
-      const std::uint64_t piece_end = std::min(end, (begin / grid + 1) * grid);
-      pieces_.push_back({tensor.begin + begin, static_cast<std::uint32_t>(piece_end - begin), tensor.file, index});
-      begin = piece_end;
-    }
+    // Only the first piece of a run may begin off the grid.
+    std::uint64_t piece_end = begin / grid * grid + grid;
+    for (; piece_end < end; begin = piece_end, piece_end += grid) use(begin, piece_end);
+    use(begin, end);
   };
   if (move.reason == Reason::contiguous || bits % 8 != 0) {
     const std::uint64_t begin = move.source_offset * bits / 8;
-    add(begin, begin + source.element_count() * bits / 8);
+    const std::uint64_t end = begin + elements * bits / 8;
+    if (begin != end) add(begin, end);
     return;
   }
   const std::uint64_t size = bits / 8;
@@ -99,33 +105,34 @@ void Planner::add_pieces(std::uint32_t index, std::uint64_t read_bytes_max) {
                [&](const Run& run) { add(run.first * size, (run.first + run.count) * size); });
 }
 
-/// Pieces come by file and offset.
-void Planner::coalesce(const Piece& piece, std::uint64_t read_bytes_max) {
+/// Pieces come by file and offset. The request being made is at the end of the list.
+void Planner::coalesce(const Piece& piece, bool is_staged, std::uint64_t read_bytes_max) {
   Memory& memory = plan_.memory_;
   const std::uint64_t end = piece.offset + piece.bytes;
-  const bool is_new_file = plan_.requests_.empty() || plan_.requests_.back().file != piece.file;
-  bool is_new = is_new_file;
-  if (!is_new) {
-    const ReadRequest& last = plan_.requests_.back();
-    const std::uint64_t last_end = last.offset + last.bytes;
-    is_new = piece.offset > last_end + gap_bytes_max_ || std::max(end, last_end) - last.offset > read_bytes_max;
+  ReadRequest* request = plan_.requests_.empty() ? nullptr : &plan_.requests_.back();
+  if (request == nullptr || request->file != piece.file) {
+    request = nullptr;
+    taken_end_ = 0;
+  } else {
+    const std::uint64_t request_end = request->offset + request->bytes;
+    const std::uint64_t joined = std::max(end, request_end) - request->offset;
+    if (piece.offset > request_end + gap_bytes_max_ || joined > read_bytes_max) {
+      request = nullptr;
+    } else {
+      if (piece.offset > request_end) memory.sink_bytes = std::max(memory.sink_bytes, piece.offset - request_end);
+      request->bytes = static_cast<std::uint32_t>(joined);
+      ++request->entry_count;
+      is_request_staged_ = is_request_staged_ || is_staged;
+    }
   }
-  if (is_new) {
-    plan_.requests_.push_back({piece.offset, 0, piece.file, static_cast<std::uint32_t>(plan_.entries_.size()), 0});
-    is_request_staged_ = false;
+  if (request == nullptr) {
+    plan_.requests_.push_back(
+        {piece.offset, piece.bytes, piece.file, static_cast<std::uint32_t>(plan_.entries_.size()), 1});
+    request = &plan_.requests_.back();
+    is_request_staged_ = is_staged;
   }
-  if (is_new_file) taken_end_ = 0;
-  ReadRequest& request = plan_.requests_.back();
-  const std::uint64_t request_end = request.offset + request.bytes;
-  if (!is_new && piece.offset > request_end) {
-    memory.sink_bytes = std::max(memory.sink_bytes, piece.offset - request_end);
-  }
-  request.bytes = static_cast<std::uint32_t>(std::max(end, request_end) - request.offset);
-  ++request.entry_count;
   plan_.entries_.push_back({piece.offset, piece.bytes, piece.move});
-  const Move& move = plan_.moves_[piece.move];
-  is_request_staged_ = is_request_staged_ || move.reason != Reason::contiguous || move.action == Action::compare;
-  if (is_request_staged_) memory.read_buffer_bytes = std::max<std::uint64_t>(memory.read_buffer_bytes, request.bytes);
+  if (is_request_staged_) memory.read_buffer_bytes = std::max<std::uint64_t>(memory.read_buffer_bytes, request->bytes);
   if (end > taken_end_) {
     plan_.traffic_.wanted_bytes += end - std::max(piece.offset, taken_end_);
     taken_end_ = end;
@@ -134,14 +141,31 @@ void Planner::coalesce(const Piece& piece, std::uint64_t read_bytes_max) {
 
 /// Requests of one row, whose moves are given in order.
 void Planner::plan_row(std::span<const std::uint32_t> moves, std::uint64_t read_bytes_max) {
-  pieces_.clear();
-  for (const std::uint32_t move : moves) add_pieces(move, read_bytes_max);
-  if (moves.size() > 1) {
-    std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
-      return a.offset != b.offset ? a.offset < b.offset : a.move < b.move;
+  const auto is_staged = [this](std::uint32_t index) {
+    return plan_.moves_[index].reason != Reason::contiguous || plan_.moves_[index].action == Action::compare;
+  };
+  const auto piece_of = [this](std::uint32_t index, std::uint64_t begin, std::uint64_t end) {
+    const StoredTensor& tensor = row(plan_.moves_[index].row);
+    return Piece{tensor.begin + begin, static_cast<std::uint32_t>(end - begin), tensor.file, index};
+  };
+  if (moves.size() == 1) {
+    // The pieces of one move come in order.
+    const std::uint32_t index = moves.front();
+    const bool is_through_buffer = is_staged(index);
+    for_each_piece(plan_.moves_[index], read_bytes_max, [&](std::uint64_t begin, std::uint64_t end) {
+      coalesce(piece_of(index, begin, end), is_through_buffer, read_bytes_max);
     });
+    return;
   }
-  for (const Piece& piece : pieces_) coalesce(piece, read_bytes_max);
+  pieces_.clear();
+  for (const std::uint32_t index : moves) {
+    for_each_piece(plan_.moves_[index], read_bytes_max,
+                   [&](std::uint64_t begin, std::uint64_t end) { pieces_.push_back(piece_of(index, begin, end)); });
+  }
+  std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
+    return a.offset != b.offset ? a.offset < b.offset : a.move < b.move;
+  });
+  for (const Piece& piece : pieces_) coalesce(piece, is_staged(piece.move), read_bytes_max);
 }
 
 void Planner::plan_reads(std::uint64_t read_bytes_max) {
@@ -178,7 +202,15 @@ void Planner::plan_reads(std::uint64_t read_bytes_max) {
     for (std::uint32_t i = 0; i < plan_.moves_.size(); ++i) {
       if (is_read(plan_.moves_[i])) moves[next[plan_.moves_[i].row]++] = i;
     }
-    plan_.entries_.reserve(moves.size());
+    // As if every move were one run: full requests, and one more where the tensors are that large.
+    std::uint64_t full = 0;
+    for (const std::uint32_t index : moves) {
+      const Layout& layout = plan_.layouts_[plan_.moves_[index].source_layout];
+      full +=
+          element_count(layout.extents).value_or(0) * bits_of(row(plan_.moves_[index].row).dtype) / 8 / read_bytes_max;
+    }
+    plan_.entries_.reserve(full + moves.size());
+    plan_.requests_.reserve(full + std::min<std::uint64_t>(full, moves.size()));
     for (std::size_t rank = 0; rank < plan_.catalog_->size(); ++rank) {
       const Row at = ranked(rank);
       plan_row(std::span(moves).subspan(first[at], first[at + 1] - first[at]), read_bytes_max);
@@ -212,8 +244,18 @@ void Planner::order_codec_moves() {
     if (first.file != second.file) return first.file < second.file;
     return first.begin != second.begin ? first.begin < second.begin : a < b;
   };
-  std::sort(plan_.decode_order_.begin(), plan_.decode_order_.end(), by_file);
-  std::sort(plan_.whole_order_.begin(), plan_.whole_order_.end(), by_file);
+  for (std::vector<std::uint32_t>* order : {&plan_.decode_order_, &plan_.whole_order_}) {
+    if (!is_part_ && !std::is_sorted(order->begin(), order->end(), by_file)) {
+      // By counting: rows in order are moves in order, but where empty rows share a place.
+      std::vector<std::uint32_t> next(plan_.catalog_->size() + 1, 0);
+      for (const std::uint32_t move : *order) ++next[rank_of(plan_.moves_[move].row) + 1];
+      for (std::size_t i = 1; i < next.size(); ++i) next[i] += next[i - 1];
+      std::vector<std::uint32_t> sorted(order->size());
+      for (const std::uint32_t move : *order) sorted[next[rank_of(plan_.moves_[move].row)]++] = move;
+      *order = std::move(sorted);
+    }
+    if (!std::is_sorted(order->begin(), order->end(), by_file)) std::sort(order->begin(), order->end(), by_file);
+  }
   plan_.traffic_.files = static_cast<std::uint64_t>(std::count(is_opened.begin(), is_opened.end(), true));
 }
 

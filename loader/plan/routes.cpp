@@ -37,22 +37,39 @@ struct Axis {
 };
 
 /// Axes of more than one element, by descending source stride.
-std::vector<Axis> paired_axes(const View& source, const View& target) {
-  std::vector<Axis> axes;
-  for (unsigned axis = 0; axis < source.rank(); ++axis) {
-    if (source.extents()[axis] != 1)
-      axes.push_back({source.extents()[axis], source.strides()[axis], target.strides()[axis]});
+struct PairedAxes {
+  std::array<Axis, limits::rank_max> axes;
+  unsigned size = 0;
+  PairedAxes(const Layout& source, const Layout& target) {
+    for (unsigned axis = 0; axis < source.extents.rank(); ++axis) {
+      const std::uint64_t extent = source.extents[axis];
+      if (extent == 1) continue;
+      const Axis added{extent, source.strides[axis], target.strides[axis]};
+      unsigned at = size++;
+      for (; at > 0 && axes[at - 1].source < added.source; --at) axes[at] = axes[at - 1];
+      axes[at] = added;
+    }
   }
-  std::stable_sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) { return a.source > b.source; });
-  return axes;
+};
+
+bool is_one_run(const Layout& source, const Layout& target) {
+  std::uint64_t expected = 1;
+  const PairedAxes paired(source, target);
+  for (unsigned i = paired.size; i-- > 0;) {
+    const Axis& axis = paired.axes[i];
+    if (axis.extent == 0) return true;
+    if (axis.source != expected || axis.target != expected) return false;
+    expected *= axis.extent;
+  }
+  return true;
 }
 
-bool is_source_run(const View& source) {
+bool is_source_run(const Layout& source) {
   std::uint64_t expected = 1;
-  const std::vector<Axis> axes = paired_axes(source, source);
-  for (std::size_t i = axes.size(); i-- > 0;) {
-    if (axes[i].source != expected) return false;
-    expected *= axes[i].extent;
+  const PairedAxes paired(source, source);
+  for (unsigned i = paired.size; i-- > 0;) {
+    if (paired.axes[i].source != expected) return false;
+    expected *= paired.axes[i].extent;
   }
   return true;
 }
@@ -63,17 +80,12 @@ constexpr std::size_t k_examples = 3;
 
 bool is_one_run(const View& source, const View& target) {
   if (source.layout() == target.layout() && source.is_contiguous()) return true;
-  std::uint64_t expected = 1;
-  const std::vector<Axis> axes = paired_axes(source, target);
-  for (std::size_t i = axes.size(); i-- > 0;) {
-    if (axes[i].extent == 0) return true;
-    if (axes[i].source != expected || axes[i].target != expected) return false;
-    expected *= axes[i].extent;
-  }
-  return true;
+  return is_one_run(source.layout(), target.layout());
 }
 
 std::optional<Box> box_of(const View& view, const Shape& shape) {
+  const bool is_whole = view.offset() == 0 && view.extents() == shape && view.is_contiguous();
+  if (is_whole && view.element_count() != 0) return Box::whole(shape);
   const Extents strides = contiguous_strides(shape);
   if (view.element_count() == 0) return std::nullopt;
   Box box;
@@ -130,7 +142,31 @@ DType Basis::target_dtype(DTypeRule rule, DType fixed, std::optional<DType> stor
   return rule == DTypeRule::f32_state ? DType::f32 : asked_dtype(request.dtype, found);
 }
 
-void Planner::choose_route(const PlannedTensor& tensor, Move& move) const {
+/// Which runs two layouts make does not hang on where they begin: experts and layers repeat the question.
+const Planner::KnownPair& Planner::runs_of(LayoutId source, LayoutId target) {
+  KnownPair& pair = known_pairs_[(source * 31 + target) % known_pairs_.size()];
+  if (pair.source != source || pair.target != target) {
+    pair.source = source;
+    pair.target = target;
+    pair.is_run = is_one_run(View(0, plan_.layouts_[source]), View(0, plan_.layouts_[target]));
+    pair.is_source_run = is_source_run(plan_.layouts_[source]);
+  }
+  return pair;
+}
+
+bool Planner::is_box_of_codec(const Move& move) {
+  const std::uint32_t kind = basis_.codec_class[move.decode];
+  KnownBox& known = known_boxes_[(move.source_layout * 31 + kind) % known_boxes_.size()];
+  if (known.layout != move.source_layout || known.codec_class != kind || known.offset != move.source_offset) {
+    known.layout = move.source_layout;
+    known.codec_class = kind;
+    known.offset = move.source_offset;
+    known.is_box = box_of(plan_.source_view(move), (*plan_.decodes_)[move.decode].codec->natural_shape()).has_value();
+  }
+  return known.is_box;
+}
+
+void Planner::choose_route(const PlannedTensor& tensor, Move& move) {
   if (move.action == Action::fill) {
     move.source_dtype = tensor.dtype;
     move.reason = Reason::constant;
@@ -138,20 +174,18 @@ void Planner::choose_route(const PlannedTensor& tensor, Move& move) const {
   }
   if (move.decode != k_no_id) {
     move.source_dtype = tensor.dtype;
-    const bool is_box =
-        box_of(plan_.source_view(move), (*plan_.decodes_)[move.decode].codec->natural_shape()).has_value();
+    const bool is_box = is_box_of_codec(move);
     move.route = is_box ? Route::bounded : Route::materialized;
     move.reason = is_box ? Reason::decode : Reason::no_box;
     return;
   }
-  const View source = plan_.source_view(move);
-  const View target = plan_.target_view(move);
+  const KnownPair& pair = runs_of(move.source_layout, move.target_layout);
   const unsigned bits = bits_of(move.source_dtype);
-  const bool is_run = is_one_run(source, target);
+  const bool is_run = pair.is_run;
   if (bits % 8 != 0) {
     // Bits inside a byte have no address: whole runs from byte to byte can be moved, nothing else can be taken apart.
     const bool is_on_bytes = move.source_offset * bits % 8 == 0 && move.target_offset * bits % 8 == 0 &&
-                             source.element_count() * bits % 8 == 0;
+                             plan_.source_view(move).element_count() * bits % 8 == 0;
     if (!is_run || !is_on_bytes) {
       move.route = Route::materialized;
       move.reason = Reason::sub_byte;
@@ -174,7 +208,7 @@ void Planner::choose_route(const PlannedTensor& tensor, Move& move) const {
   } else if (is_run) {
     move.reason = Reason::contiguous;
   } else {
-    move.reason = is_source_run(source) ? Reason::strided_target : Reason::strided_source;
+    move.reason = pair.is_source_run ? Reason::strided_target : Reason::strided_source;
   }
 }
 
