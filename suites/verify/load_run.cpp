@@ -209,6 +209,7 @@ void Runner::execute() {
     if (context_.adapter) {
       options.base = context_.options.base;
     }
+    options.mapping.fold_expert_scale = context_.options.folds_expert_scales;
     options.cache_bytes_max = shares_.cache;
     if (wrong_.reference) {
       wrong_.reference(options);
@@ -602,6 +603,11 @@ LoadInputs load_inputs(Context& context) {
       rows.push_back(static_cast<plan::Row>(catalog->index_of(component.key)));
     }
     request.decodes.push_back({id, state.codecs[i], std::move(rows)});
+  }
+  if (context.schema) {
+    for (plan::DecodeSource& fold : declared_decodes(*context.schema, context.keys())) {
+      request.decodes.push_back(std::move(fold));
+    }
   }
   inputs.sources = {{context.checkpoint.display_path, catalog}};
   return inputs;
