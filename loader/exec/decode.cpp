@@ -23,20 +23,6 @@ std::uint64_t bytes_of(std::span<const codec::ByteRun> runs) {
   return bytes;
 }
 
-/// Along the outermost axis that the granule lets one cut.
-std::optional<std::pair<Box, Box>> halves_of(const Box& tile, const Extents& granule) {
-  for (unsigned axis = 0; axis < tile.length.rank(); ++axis) {
-    const std::uint64_t first = tile.length[axis] / 2 / granule[axis] * granule[axis];
-    if (first == 0) continue;
-    std::pair<Box, Box> halves{tile, tile};
-    halves.first.length[axis] = first;
-    halves.second.start[axis] += first;
-    halves.second.length[axis] -= first;
-    return halves;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 void Worker::run_decodes(unsigned stage) {
@@ -48,11 +34,8 @@ void Worker::run_decodes(unsigned stage) {
 
 void Worker::run_decode(const DecodeItem& item) {
   const Target target = engine_.target_of(item.move);
-  if (companions_move_ != item.move) {
-    end_lease(companions_.span());
-    companion_runs_.clear();
-    companions_move_ = item.move;
-  }
+  end_lease(companions_.span());
+  companion_runs_.clear();
   const plan::DecodeGrid grid = plan::decode_grid(plan_, *target.move);
   for (std::uint64_t i = item.first; i < item.first + item.count; ++i) {
     engine_.check();
@@ -123,11 +106,7 @@ void Worker::decode_tile(const Target& target, const Box& tile) {
   std::copy_if(runs_.begin(), runs_.end(), std::back_inserter(weight_runs_), is_weight);
   runs_.erase(std::remove_if(runs_.begin(), runs_.end(), is_weight), runs_.end());
   if (bytes_of(weight_runs_) > read_buffer_.size() || bytes_of(runs_) > companions_.size()) {
-    // A tile that begins inside a block of scales meets one block more than the first tile did: two halves do not.
-    const auto halves = halves_of(tile, codec.granule());
-    if (!halves) throw Error(ErrorCode::internal, "a decode tile does not fit the buffers of the plan");
-    decode_tile(target, halves->first);
-    return decode_tile(target, halves->second);
+    throw Error(ErrorCode::internal, "a decode tile does not fit the buffers of the plan");
   }
   for (const codec::ByteRun& run : weight_runs_) counters.requested_bytes += run.bytes;
   read_runs(source, weight_runs_, read_buffer_);

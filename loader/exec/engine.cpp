@@ -9,13 +9,12 @@
 
 #include "loader/core/error.hpp"
 #include "loader/exec/engine_internal.hpp"
+#include "loader/plan/decode_items.hpp"
 
 namespace weightproof::exec {
 namespace {
 
 constexpr std::size_t k_notes_max = 8;
-/// Tiles that one thread takes at a time: about one read request of output.
-constexpr std::uint64_t k_tiles_at_once = limits::read_bytes_max / limits::tile_bytes_max;
 
 std::uint64_t largest_request(const plan::Plan& plan) {
   std::uint64_t bytes = 0;
@@ -45,7 +44,8 @@ Forecast forecast(const plan::Plan& plan, const LoadOptions& options) {
     result.metadata_bytes +=
         plan.tensors().size() * (sizeof(Digest) + 1) + (result.threads + 1) * k_digest_stream_bytes;
   }
-  if (options.lane != nullptr) result.pinned_bytes = result.threads * std::max(1u, options.lane_slots) * limits::read_bytes_max;
+  if (options.lane != nullptr)
+    result.pinned_bytes = result.threads * std::max(1u, options.lane_slots) * limits::read_bytes_max;
   return result;
 }
 
@@ -318,7 +318,7 @@ std::optional<DecodeItem> Engine::next_decode(unsigned stage) {
     if (move.action != wanted) continue;
     if (cursor.tiles == 0) cursor.tiles = plan::decode_grid(plan, move).count;
     if (cursor.tile >= cursor.tiles) continue;
-    const DecodeItem item{index, cursor.tile, std::min(k_tiles_at_once, cursor.tiles - cursor.tile)};
+    const DecodeItem item{index, cursor.tile, std::min(plan::k_tiles_at_once, cursor.tiles - cursor.tile)};
     cursor.tile += item.count;
     return item;
   }
@@ -373,8 +373,6 @@ bool Engine::is_hot(std::uint32_t tensor) const {
   const plan::DecodeGrid grid = plan::decode_grid(plan, move);
   unsigned axis = 0;
   while (axis < natural.rank() && grid.lengths[axis] == 1) ++axis;
-  // Where a tile has to be halved, its halves are runs too.
-  if (axis < natural.rank() && plan.decodes()[move.decode].codec->granule()[axis] != 1) return false;
   for (++axis; axis < natural.rank(); ++axis) {
     if (grid.lengths[axis] != natural[axis]) return false;
   }

@@ -229,7 +229,6 @@ class Worker {
   static constexpr std::size_t k_spans = 1024;
   std::array<std::span<std::byte>, k_spans> spans_;
   // Of the tile before: companions that a tile shares with it are not read again.
-  std::uint32_t companions_move_ = k_no_id;
   std::vector<codec::ByteRun> companion_runs_;
   std::vector<codec::ByteRun> runs_;
   std::vector<codec::ByteRun> weight_runs_;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "loader/core/error.hpp"
+#include "loader/plan/decode_items.hpp"
 #include "loader/plan/planner_internal.hpp"
 
 namespace weightproof::plan {
@@ -113,20 +114,35 @@ Planner::CodecCost Planner::codec_cost(const Move& move, const Box& whole, std::
   const DType dtype = plan_.tensors_[move.tensor].dtype;
   const codec::Codec& codec = *(*plan_.decodes_)[move.decode].codec;
   CodecCost cost;
+  const auto is_weight = [&codec](const codec::ByteRun& run) {
+    return codec.components()[run.component].role == codec::Role::weight;
+  };
   if (move.route != Route::materialized) {
-    Box tile = whole;
-    tile.length = tile_lengths(codec, whole, tile_elements_of(dtype));
-    runs.clear();
-    codec.byte_runs(tile, runs);
-    for (const codec::ByteRun& run : runs) {
-      (codec.components()[run.component].role == codec::Role::weight ? cost.encoded_bytes : cost.companion_bytes) +=
-          run.bytes;
+    // As the tiles are read: each its codes; its companions where they are others than those of the tile before.
+    const DecodeGrid grid = decode_grid(plan_, move);
+    std::vector<codec::ByteRun> before;
+    for (std::uint64_t i = 0; i < grid.count; ++i) {
+      if (i % k_tiles_at_once == 0) before.clear();
+      runs.clear();
+      codec.byte_runs(grid.tile(i), runs);
+      std::uint64_t encoded = 0;
+      std::uint64_t companions = 0;
+      for (const codec::ByteRun& run : runs) (is_weight(run) ? encoded : companions) += run.bytes;
+      runs.erase(std::remove_if(runs.begin(), runs.end(), is_weight), runs.end());
+      cost.read_bytes += encoded;
+      if (runs != before) {
+        cost.read_bytes += companions;
+        before.swap(runs);
+      }
+      cost.encoded_bytes = std::max(cost.encoded_bytes, encoded);
+      cost.companion_bytes = std::max(cost.companion_bytes, companions);
     }
-    cost.tile_bytes = *byte_count(tile.length, dtype);
+    cost.tile_bytes = *byte_count(grid.lengths, dtype);
   }
   runs.clear();
   codec.byte_runs(whole, runs);
-  for (const codec::ByteRun& run : runs) cost.read_bytes += run.bytes;
+  for (const codec::ByteRun& run : runs) cost.wanted_bytes += run.bytes;
+  if (move.route == Route::materialized) cost.read_bytes = cost.wanted_bytes;
   return cost;
 }
 
@@ -178,14 +194,14 @@ void Planner::measure_codec_moves() {
                           asked.offset == move.source_offset && asked.dtype == tensor.dtype &&
                           asked.route == move.route;
     const auto count = [&](const CodecCost& cost) {
-      if (move.action == Action::write) tensor.source_bytes += cost.read_bytes;
+      if (move.action == Action::write) tensor.source_bytes += cost.wanted_bytes;
       decode_read_bytes_ += cost.read_bytes;
       decode_encoded_bytes_ = std::max(decode_encoded_bytes_, cost.encoded_bytes);
       decode_companion_bytes_ = std::max(decode_companion_bytes_, cost.companion_bytes);
       decode_tile_bytes_ = std::max(decode_tile_bytes_, cost.tile_bytes);
     };
     if (is_asked) {
-      decode_wanted_bytes_ += asked.cost.read_bytes;
+      decode_wanted_bytes_ += asked.cost.wanted_bytes;
       count(asked.cost);
       continue;
     }
@@ -204,7 +220,7 @@ void Planner::measure_codec_moves() {
       for (const codec::ByteRun& run : runs)
         decode_bytes_.push_back({source.rows[run.component], run.offset, run.offset + run.bytes});
     } else {
-      decode_wanted_bytes_ += cost.read_bytes;
+      decode_wanted_bytes_ += cost.wanted_bytes;
     }
     count(cost);
     if (!is_part_) asked = {kind, move.source_layout, move.source_offset, tensor.dtype, move.route, cost};

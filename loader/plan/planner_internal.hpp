@@ -160,9 +160,11 @@ class Planner {
   std::uint64_t whole_bytes_ = 0;
   // What equal codecs take for equal boxes.
   struct CodecCost {
-    std::uint64_t read_bytes = 0;  // of the whole box
+    std::uint64_t read_bytes = 0;    // by all tiles
+    std::uint64_t wanted_bytes = 0;  // of the whole box, each byte once
+    // Of the largest tile.
     std::uint64_t encoded_bytes = 0;
-    std::uint64_t companion_bytes = 0;  // of one tile
+    std::uint64_t companion_bytes = 0;
     std::uint64_t tile_bytes = 0;
   };
   CodecCost codec_cost(const Move& move, const Box& whole, std::vector<codec::ByteRun>& runs) const;

@@ -5,6 +5,7 @@
 
 #include "loader/core/glob.hpp"
 #include "suites/support/text.hpp"
+#include "suites/verify/quantization.hpp"
 #include "suites/verify/scan.hpp"
 
 namespace weightproof::suites::cli {
@@ -59,13 +60,7 @@ OpenedCheckpoint::OpenedCheckpoint(const std::string& path, const Arguments& arg
   } else {
     form = detection.family->find_form(*config, checkpoint.catalog);
     if (arguments.flag("--gemma-fold")) {
-      if (detection.family->name != "gemma4_moe") {
-        ErrorFacts facts;
-        facts.actual = std::string(detection.family->name);
-        facts.expected = "gemma4_moe";
-        facts.hint = "leave --gemma-fold out";
-        throw Error(ErrorCode::usage, "no scale of an expert to fold: the family is another one", std::move(facts));
-      }
+      require_expert_scales(detection.family);
       form->expert_layout = "stacked_folded";
     }
     schema =

@@ -38,6 +38,7 @@ VerifyOptions verify_options(const Arguments& arguments, Console& console) {
   options.expect_file = arguments.text("--expect");
   options.manifest_file = arguments.text("--manifest");
   options.base = arguments.text("--base");
+  options.folds_expert_scales = arguments.flag("--gemma-fold");
   options.is_strict = arguments.flag("--strict");
   options.against = arguments.text("--against");
   options.budget_bytes = arguments.bytes("--budget");

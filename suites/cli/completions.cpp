@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "adapters/family.hpp"
+#include "fixtures/quantized.hpp"
 #include "fixtures/schema.hpp"
 #include "loader/core/check.hpp"
 #include "suites/cli/documents.hpp"
@@ -89,6 +90,7 @@ std::vector<std::string> argument_words(std::string_view verb) {
     }
   } else if (verb == "fixture") {
     out = fixtures::families();
+    out.emplace_back(fixtures::k_quantized_family);
   } else if (verb == "adapters") {
     out = {"list", "show"};
   } else if (verb == "report") {

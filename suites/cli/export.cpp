@@ -265,7 +265,9 @@ int run_export(const Arguments& arguments, Console& console) {
       const codec::FreshFormula formula = quantize == "fp8-block"    ? codec::FreshFormula::fp8_block
                                           : quantize == "fp8-tensor" ? codec::FreshFormula::fp8_tensor
                                                                      : codec::FreshFormula::mxfp4;
-      auto requantized = std::make_unique<RequantizedSource>(*state, formula);
+      // The one family whose experts are published in blocks.
+      const bool has_block_experts = opened.detection.family != nullptr && opened.detection.family->name == "gpt_oss";
+      auto requantized = std::make_unique<RequantizedSource>(*state, formula, has_block_experts);
       tensors = requantized->tensors();
       quantization = requantized->config_text();
       outcome.formula = formula_id(formula);

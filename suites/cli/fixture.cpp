@@ -2,13 +2,17 @@
 // fixture: a synthetic checkpoint, whole or broken in a named way.
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 
 #include "fixtures/corrupt.hpp"
 #include "fixtures/generate.hpp"
+#include "fixtures/quantized.hpp"
 #include "fixtures/schema.hpp"
 #include "loader/core/check.hpp"
+#include "loader/core/config.hpp"
+#include "loader/storage/checkpoint.hpp"
 #include "suites/cli/common.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/support/json_writer.hpp"
@@ -29,6 +33,30 @@ void require_known(const std::string& what, const std::string& word, const std::
   if (std::find(known.begin(), known.end(), word) == known.end()) {
     unknown(what, word, known);
   }
+}
+
+bool is_quantized_case(const std::string& family) { return family == fixtures::k_quantized_family; }
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names = fixtures::families();
+  names.emplace_back(fixtures::k_quantized_family);
+  return names;
+}
+
+// Of the quantized cases the name of the scheme's variant stands in the place of a preset.
+std::vector<std::string> preset_names(const std::string& family) {
+  if (!is_quantized_case(family)) {
+    return fixtures::presets(family);
+  }
+  std::vector<std::string> names;
+  for (const fixtures::QuantizedCase& row : fixtures::quantized_cases()) {
+    names.emplace_back(row.name);
+  }
+  return names;
+}
+
+std::vector<std::string> form_names(const std::string& family) {
+  return is_quantized_case(family) ? std::vector<std::string>{"specials"} : fixtures::forms(family);
 }
 
 std::vector<std::string> fault_names() {
@@ -66,6 +94,11 @@ int list(Console& console) {
           .member("needs_twin", row.needs_twin)
           .end_object();
     }
+    json.end_array().name("quantized").begin_array();
+    for (const fixtures::QuantizedCase& row : fixtures::quantized_cases()) {
+      json.begin_object().compact().member("name", row.name).member("scheme", row.scheme);
+      json.member("check", row.check).member("status", row.status).end_object();
+    }
     json.end_array().end_object();
     json.flush();
     console.out("\n");
@@ -83,6 +116,13 @@ int list(Console& console) {
     }
     row(family, presets, 24);
   }
+  console.line("\n" +
+               console.styled(Tone::strong, "quantized tensors without a family: fixture quantized --preset NAME"));
+  for (const fixtures::QuantizedCase& each : fixtures::quantized_cases()) {
+    row(std::string(each.name),
+        each.check.empty() ? std::string(each.scheme) : std::string(each.check) + " (" + std::string(each.status) + ")",
+        34);
+  }
   console.line("\n" + console.styled(Tone::strong, "faults and the checks that must notice them"));
   for (const fixtures::CorruptionOperator& fault : fixtures::corruption_operators()) {
     row(std::string(fault.name),
@@ -90,6 +130,31 @@ int list(Console& console) {
         34);
   }
   return k_exit_done;
+}
+
+// NAME=VALUE as the member of an object; a value that is no JSON is text.
+std::string config_changes(const std::vector<std::string>& settings) {
+  std::string text;
+  JsonWriter json([&text](std::string_view part) { text += part; });
+  json.begin_object();
+  for (const std::string& setting : settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      ErrorFacts facts;
+      facts.hint = "such as --set num_hidden_layers=2";
+      throw Error(ErrorCode::usage, "--set wants a name and a value, not '" + printable(setting) + "'", facts);
+    }
+    const std::string value = setting.substr(equals + 1);
+    json.name(setting.substr(0, equals));
+    try {
+      json.raw(ConfigValue::parse(value, "--set").dump());
+    } catch (const Error&) {
+      json.value(value);
+    }
+  }
+  json.end_object();
+  json.flush();
+  return text;
 }
 
 fixtures::TieMode tie_mode(const std::string& text) {
@@ -126,16 +191,29 @@ int run_fixture(const Arguments& arguments, Console& console) {
     throw Error(ErrorCode::usage, "fixture wants a directory to write to", facts);
   }
   if (!arguments.positionals().empty()) {
-    require_known("family", arguments.positionals().front(), fixtures::families());
+    require_known("family", arguments.positionals().front(), family_names());
     options.family = arguments.positionals().front();
   }
   if (arguments.has("--preset")) {
     options.preset = arguments.text("--preset");
+  } else if (is_quantized_case(options.family) && fault_name.empty()) {
+    ErrorFacts facts;
+    facts.hint = "give --preset NAME; `weightproof fixture --list` names them";
+    throw Error(ErrorCode::usage, "which of the quantized cases?", facts);
   }
-  require_known("preset of " + options.family, options.preset, fixtures::presets(options.family));
+  require_known("preset of " + options.family, options.preset, preset_names(options.family));
   if (arguments.has("--form")) {
     options.form = arguments.text("--form");
-    require_known("form of " + options.family, options.form, fixtures::forms(options.family));
+    require_known("form of " + options.family, options.form, form_names(options.family));
+  }
+  if (is_quantized_case(options.family)) {
+    for (const char* option : {"--weights", "--shard-size", "--tie", "--sparse", "--set"}) {
+      if (arguments.has(option)) {
+        ErrorFacts facts;
+        facts.hint = "leave it out";
+        throw Error(ErrorCode::usage, std::string(option) + " does not go with quantized cases", facts);
+      }
+    }
   }
   options.dtype = arguments.text("--weights", options.dtype);
   options.seed = arguments.count("--seed").value_or(options.seed);
@@ -144,6 +222,9 @@ int run_fixture(const Arguments& arguments, Console& console) {
     options.tie = tie_mode(arguments.text("--tie"));
   }
   options.sparse_edge_bytes = arguments.bytes("--sparse").value_or(options.sparse_edge_bytes);
+  if (arguments.has("--set")) {
+    options.config_changes = config_changes(arguments.texts("--set"));
+  }
   options.corrupt = fault_name;
 
   const std::filesystem::path directory = arguments.text("--out");
@@ -158,8 +239,35 @@ int run_fixture(const Arguments& arguments, Console& console) {
     ErrorFacts facts;
     facts.hint = "choose a directory that can be written and has room";
     throw Error(ErrorCode::io_error, error.what(), facts);
+  } catch (const std::runtime_error& error) {
+    if (!arguments.has("--set")) {
+      throw;
+    }
+    ErrorFacts facts;
+    facts.hint = "give --set entries under which the family's config still describes a model";
+    throw Error(ErrorCode::usage, error.what(), facts);
   }
   const fixtures::CorruptionOperator* fault = fixtures::find_corruption(fault_name);
+  std::uint64_t tensors = made.tensors.size();
+  // What a check must complain about: the fault, or what a quantized case was made for.
+  struct Planted {
+    std::string_view name, check, status;
+  };
+  std::optional<Planted> planted;
+  if (fault != nullptr) {
+    planted = {fault->name, fault->check, fault->status};
+  }
+  if (is_quantized_case(options.family)) {
+    const Catalog catalog = storage::read_checkpoint(directory, {}, 1).catalog;
+    tensors = catalog.size();
+    made.total_bytes = catalog.bytes();
+    const auto cases = fixtures::quantized_cases();
+    const auto found =
+        std::find_if(cases.begin(), cases.end(), [&options](const auto& row) { return row.name == options.preset; });
+    if (!planted && !found->check.empty()) {
+      planted = {found->name, found->check, found->status};
+    }
+  }
   if (console.is_json()) {
     JsonWriter json([&console](std::string_view text) { console.out(text); });
     json.begin_object()
@@ -167,7 +275,7 @@ int run_fixture(const Arguments& arguments, Console& console) {
         .member("family", options.family)
         .member("preset", options.preset);
     json.member("seed", options.seed)
-        .member("tensors", made.tensors.size())
+        .member("tensors", tensors)
         .member("bytes", made.total_bytes)
         .name("files")
         .begin_array();
@@ -175,13 +283,13 @@ int run_fixture(const Arguments& arguments, Console& console) {
       json.value(file);
     }
     json.end_array().name("fault");
-    if (fault == nullptr) {
+    if (!planted) {
       json.null();
     } else {
       json.begin_object()
-          .member("name", fault->name)
-          .member("check", fault->check)
-          .member("status", fault->status)
+          .member("name", planted->name)
+          .member("check", planted->check)
+          .member("status", planted->status)
           .name("subjects")
           .begin_array();
       for (const std::string& subject : made.subjects) {
@@ -194,15 +302,15 @@ int run_fixture(const Arguments& arguments, Console& console) {
     console.out("\n");
     return k_exit_done;
   }
-  console.line("made " + options.family + " " + options.preset + ": " +
-               counted(made.tensors.size(), "tensor", "tensors") + ", " + human_bytes(made.total_bytes) + ", " +
-               counted(made.files.size(), "file", "files") + " in " + printable(directory.string()));
-  if (fault != nullptr) {
+  console.line("made " + options.family + " " + options.preset + ": " + counted(tensors, "tensor", "tensors") + ", " +
+               human_bytes(made.total_bytes) + ", " + counted(made.files.size(), "file", "files") + " in " +
+               printable(directory.string()));
+  if (planted) {
     std::string subjects;
     for (const std::string& subject : made.subjects) {
       subjects += (subjects.empty() ? "" : ", ") + printable(subject);
     }
-    console.line("broken by " + std::string(fault->name) + ": " + std::string(fault->check) + " must report " +
+    console.line("broken by " + std::string(planted->name) + ": " + std::string(planted->check) + " must report " +
                  (subjects.empty() ? std::string("it") : subjects));
   }
   if (!console.is_quiet()) {

@@ -2,40 +2,9 @@
 #include "suites/cli/planning.hpp"
 
 #include "suites/cli/identity_schema.hpp"
+#include "suites/verify/quantization.hpp"
 
 namespace weightproof::suites::cli {
-namespace {
-
-// Codecs that the family declares between tensors that are not quantized: a fold that was asked for.
-void add_declared_codecs(const Schema& schema, const Catalog& catalog, plan::Request& request) {
-  const auto stored = schema.stored_tensors();
-  for (StoredId id = 0; id < stored.size(); ++id) {
-    if (stored[id].coding == k_no_id || schema.rule(schema.codings()[stored[id].coding].scheme) != "expert_scale") {
-      continue;
-    }
-    plan::DecodeSource source;
-    source.stored = id;
-    std::vector<codec::Component> components;
-    for (const CodedPart& part : schema.parts_of(stored[id])) {
-      const std::size_t row = catalog.index_of(part.key);
-      if (row == SIZE_MAX) {
-        break;  // what is missing is named by the plan's coverage
-      }
-      const StoredTensor& found = catalog.tensors()[row];
-      components.push_back({part.role == "scale" ? codec::Role::scale : codec::Role::weight, std::string(part.key),
-                            found.dtype, found.shape});
-      source.rows.push_back(static_cast<plan::Row>(row));
-    }
-    if (components.size() == schema.parts_of(stored[id]).size()) {
-      codec::Scheme scheme;
-      scheme.id = "expert_scale";
-      source.codec = codec::make_codec(scheme, std::move(components));
-      request.decodes.push_back(std::move(source));
-    }
-  }
-}
-
-}  // namespace
 
 plan::PlanBasis make_plan_basis(const OpenedCheckpoint& opened, const Arguments& arguments) {
   std::shared_ptr<const Schema> schema = opened.schema ? opened.schema : identity_schema(opened.checkpoint.catalog);
@@ -66,7 +35,9 @@ plan::PlanBasis make_plan_basis(const OpenedCheckpoint& opened, const Arguments&
       request.decodes.push_back({id, tensor.codec, tensor.parts});
     }
   }
-  add_declared_codecs(*schema, opened.checkpoint.catalog, request);
+  for (plan::DecodeSource& fold : declared_decodes(*schema, opened.checkpoint.catalog)) {
+    request.decodes.push_back(std::move(fold));
+  }
   const std::vector<plan::Source> sources = {
       {opened.checkpoint.display_path, std::make_shared<const Catalog>(opened.checkpoint.catalog)}};
   return plan::PlanBasis(std::move(schema), sources, request);

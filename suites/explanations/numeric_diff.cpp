@@ -3,24 +3,29 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "loader/codec/scalar.hpp"
 #include "loader/core/limits.hpp"
+#include "suites/support/text.hpp"
 
 namespace weightproof::suites {
 namespace {
 
-/// Beyond this many elements nothing is decoded again: probes look at whole tensors.
+/// Of a larger tensor so many elements are looked at, from the beginning.
 constexpr std::uint64_t k_elements_max = std::uint64_t{1} << 26U;
+/// So many tell an order of codes from another one by how near they come.
+constexpr std::uint64_t k_order_elements_max = std::uint64_t{1} << 20U;
 constexpr std::uint64_t k_first_window_bytes = 64 * 1024;
 
 bool is_half(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
 /// Calls use(window of left, window of right) until it says no. The first window is small: most guesses end there.
 bool for_each_pair(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right,
-                   const std::function<bool(std::span<const std::byte>, std::span<const std::byte>)>& use) {
-  const std::uint64_t elements = element_count(left.shape).value_or(0);
+                   const std::function<bool(std::span<const std::byte>, std::span<const std::byte>)>& use,
+                   std::uint64_t elements_max = k_elements_max) {
+  const std::uint64_t elements = std::min(element_count(left.shape).value_or(0), elements_max);
   const std::size_t width_a = bits_of(left.dtype) / 8;
   const std::size_t width_b = bits_of(right.dtype) / 8;
   std::vector<std::byte> ours;
@@ -92,15 +97,16 @@ void vote(DType dtype, std::uint32_t wide, std::uint32_t found, RoundingVote& vo
   votes.none += found != below && found != above ? 1U : 0U;
 }
 
-/// The side that can be read in F32 with more digits than the other one has, as a tensor to be read so.
-std::optional<StateTensor> as_wide(const StateTensor& tensor) {
-  if (!tensor.codec && tensor.dtype != DType::f32) {
-    return std::nullopt;
-  }
+StateTensor in_f32(const StateTensor& tensor) {
   StateTensor wide = tensor;
   wide.dtype = DType::f32;
   wide.bytes = element_count(wide.shape).value_or(0) * 4;
   return wide;
+}
+
+/// The side that can be read in F32 with more digits than the other one has, as a tensor to be read so.
+std::optional<StateTensor> as_wide(const StateTensor& tensor) {
+  return tensor.codec || tensor.dtype == DType::f32 ? std::optional(in_f32(tensor)) : std::nullopt;
 }
 
 std::optional<RoundingVote> count_votes(const DecodedState& a, const StateTensor& left, const DecodedState& b,
@@ -139,8 +145,54 @@ void add_probe(const DecodedState& a, const StateTensor& left, const DecodedStat
   });
   if (found != nullptr) {
     evidence.mistake = found->id;
+    evidence.order = found->is_order ? found->id : std::string_view();
     evidence.explanation = "the " + std::string(which) + " side is what the other decodes to as if " +
                            std::string(found->says) + " (" + std::string(found->id) + ")";
+  }
+}
+
+/// Sum of the squares of what lies between two sides, both read in F32.
+double distance(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right) {
+  double sum = 0;
+  for_each_pair(
+      a, left, b, right,
+      [&sum](std::span<const std::byte> ours, std::span<const std::byte> theirs) {
+        for (std::size_t at = 0; at < ours.size(); at += 4) {
+          float x = 0;
+          float y = 0;
+          std::memcpy(&x, ours.data() + at, 4);
+          std::memcpy(&y, theirs.data() + at, 4);
+          const double gap = static_cast<double>(x) - static_cast<double>(y);
+          sum += std::isfinite(gap) ? gap * gap : 0;
+        }
+        return true;
+      },
+      k_order_elements_max);
+  return sum;
+}
+
+/// Codes beside the weights that they were made of: no order gives those exactly, the right one comes near.
+void vote_order(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right,
+                const char* which, NumericEvidence& evidence) {
+  const bool is_plain = !right.codec && (is_half(right.dtype) || right.dtype == DType::f32);
+  if (!evidence.mistake.empty() || !is_plain || !has_order(left.codec)) {
+    return;
+  }
+  StateTensor probe = in_f32(left);
+  const StateTensor other = in_f32(right);
+  // Half of the distance, squared: what is merely another number of bits is not told apart by so much.
+  double nearest = distance(a, probe, b, other) / 4;
+  for (const NumericOperator& row : numeric_operators()) {
+    probe.codec = row.is_order ? row.apply(left.codec) : nullptr;
+    if (probe.codec == nullptr) {
+      continue;
+    }
+    if (const double found = distance(a, probe, b, other); found < nearest) {
+      nearest = found;
+      evidence.order = row.id;
+      evidence.explanation = "the " + std::string(which) + " side comes by far the nearest to the other as if " +
+                             std::string(row.says) + " (" + std::string(row.id) + ")";
+    }
   }
 }
 
@@ -206,7 +258,7 @@ const NumericOperator* recognise_mistake(const SharedCodec& codec,
 NumericEvidence numeric_evidence(const DecodedState& a, const StateTensor& left, const DecodedState& b,
                                  const StateTensor& right) {
   NumericEvidence out;
-  if (left.shape != right.shape || element_count(left.shape).value_or(0) > k_elements_max) {
+  if (left.shape != right.shape) {
     return out;
   }
   out.rounding = count_votes(a, left, b, right);
@@ -215,9 +267,16 @@ NumericEvidence numeric_evidence(const DecodedState& a, const StateTensor& left,
   }
   add_probe(a, left, b, right, "second", out);
   add_probe(b, right, a, left, "first", out);
+  vote_order(a, left, b, right, "first", out);
+  vote_order(b, right, a, left, "second", out);
   if (out.explanation.empty() && out.rounding && out.rounding->nearest_even != out.rounding->decisive &&
       !out.rounding->winner().empty()) {
     out.explanation = "rounded " + std::string(out.rounding->winner());
+  }
+  const bool is_vote = !out.order.empty() && out.mistake.empty();
+  const std::uint64_t looked_at = is_vote ? k_order_elements_max : k_elements_max;
+  if (!out.explanation.empty() && element_count(left.shape).value_or(0) > looked_at) {
+    out.explanation += ", as far as its first " + grouped(looked_at) + " elements show";
   }
   return out;
 }

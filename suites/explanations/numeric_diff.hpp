@@ -44,10 +44,14 @@ const NumericOperator* recognise_mistake(const SharedCodec& codec,
 struct NumericEvidence {
   std::optional<RoundingVote> rounding;
   std::string_view mistake;  ///< id of the operator whose values the other side holds; empty: none
+  /// Id of the order of codes in which one side decodes to what the other holds; beside weights that were never
+  /// quantized, the order that is by far the nearest to them. Empty: the format's own.
+  std::string_view order;
   std::string explanation;
 };
 
-/// For two tensors of one shape that differ. Nothing is held but windows. Errors: io_error, file_changed.
+/// For two tensors of one shape that differ. Nothing is held but windows, and of a large tensor the beginning is looked
+/// at, which the explanation then says. Errors: io_error, file_changed.
 NumericEvidence numeric_evidence(const DecodedState& a, const StateTensor& left, const DecodedState& b,
                                  const StateTensor& right);
 

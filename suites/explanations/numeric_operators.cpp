@@ -401,8 +401,9 @@ SharedCodec via_f16(const SharedCodec& codec) {
 }
 
 constexpr std::array k_operators = {
-    NumericOperator{"nibbles_swapped", "the two codes of each byte were exchanged", &nibbles_swapped},
-    NumericOperator{"lanes_in_order", "the codes of a word were taken in order, not in AWQ's", &lanes_in_order},
+    NumericOperator{"nibbles_swapped", "the two codes of each byte were exchanged", &nibbles_swapped, true, true},
+    NumericOperator{"lanes_in_order", "the codes of a word were taken in order, not in AWQ's", &lanes_in_order, true,
+                    true},
     NumericOperator{"scale_inverted", "the scale divided where it multiplies, or the other way round", &scale_inverted},
     NumericOperator{"scale_rounded_to_bf16", "the scale was rounded to BF16 before use", &scale_rounded},
     NumericOperator{"factor_two", "every value were doubled", [](const SharedCodec& c) { return scaled_by(c, 2.0F); }},
@@ -449,6 +450,12 @@ const NumericOperator* find_numeric_operator(std::string_view id) {
     }
   }
   return nullptr;
+}
+
+bool has_order(const SharedCodec& codec) {
+  return codec != nullptr && std::any_of(k_operators.begin(), k_operators.end(), [&codec](const NumericOperator& row) {
+           return row.is_order && row.apply(codec) != nullptr;
+         });
 }
 
 }  // namespace weightproof::suites

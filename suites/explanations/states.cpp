@@ -21,6 +21,17 @@ std::string rule_of(const Explanation& explanation) {
   return explanation.check.empty() ? std::string("value.exact") : explanation.check;
 }
 
+// An order of codes is known from decoding in it; what the values then look like says less.
+void name_order(const TensorDifference& row, Explanation& out) {
+  out.kind = row.order;
+  out.title = row.order == "nibbles_swapped" ? "Nibbles in the wrong order" : "Codes of a word in the wrong order";
+  out.text = row.explanation;
+  out.text.front() = 'T';  // "the first side", "the second side"
+  out.text += '.';
+  out.check = "quant.nibble_order";
+  out.certainty = row.mistake == row.order ? Certainty::certain : Certainty::likely;
+}
+
 }  // namespace
 
 TensorSource source_of(const DecodedState& state, const StateTensor& tensor) {
@@ -53,6 +64,10 @@ std::vector<Explanation> explain_difference(const DecodedState& a, const Decoded
       }
     }
     out.push_back(explain_difference(row.key, source_of(a, left), source_of(b, right), related, {}));
+    if (!row.order.empty()) {
+      name_order(row, out.back());
+      continue;
+    }
     if (const std::string text = summary_of(out.back()); !text.empty()) {
       // What is known of a decoder's mistake stays beside it.
       const bool is_decoded = left.codec != nullptr || right.codec != nullptr;

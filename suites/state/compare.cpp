@@ -351,6 +351,7 @@ TensorDifference compare_tensors(const DecodedState& a, const StateTensor& left,
     NumericEvidence evidence = numeric_evidence(a, left, b, right);
     out.rounding = evidence.rounding;
     out.mistake = evidence.mistake;
+    out.order = evidence.order;
     // What a decoder did wrong says more than what its values then look like.
     if (!evidence.explanation.empty() && (left.codec || right.codec || out.explanation.empty())) {
       out.explanation = std::move(evidence.explanation);

@@ -41,6 +41,7 @@ struct TensorDifference {
   std::string first_b;
   std::string explanation;   ///< what the difference is, where it was recognised
   std::string_view mistake;  ///< id of the mistake of a decoder that gives the other side exactly; empty: none known
+  std::string_view order;    ///< id of the order of codes that one side has and the other has not; empty: none
   std::optional<UlpHistogram> ulps;      ///< floating, equal dtypes
   std::optional<RoundingVote> rounding;  ///< where one side is wider, or decoded
   std::string dtype_a, dtype_b;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "loader/core/limits.hpp"
 #include "suites/support/json_writer.hpp"
 
 namespace weightproof::suites {
@@ -13,6 +14,8 @@ namespace {
 using codec::FreshFormula;
 
 constexpr std::string_view k_weight = ".weight";
+/// Values of a band that is read column by column.
+constexpr std::uint64_t k_turned_bytes = limits::read_bytes_max;
 
 std::uint64_t blocks(std::uint64_t extent, std::uint64_t edge) { return (extent + edge - 1) / edge; }
 
@@ -43,8 +46,8 @@ bool is_projection(std::string_view key) {
   return name.ends_with("_proj") || std::find(names.begin(), names.end(), name) != names.end();
 }
 
-RequantizedSource::RequantizedSource(const DecodedState& state, FreshFormula formula)
-    : state_(state), formula_(formula) {
+RequantizedSource::RequantizedSource(const DecodedState& state, FreshFormula formula, bool has_block_experts)
+    : state_(state), formula_(formula), has_block_experts_(has_block_experts && formula == FreshFormula::mxfp4) {
   for (const StateTensor& tensor : state.tensors()) {
     add(tensor);
   }
@@ -63,10 +66,21 @@ bool RequantizedSource::is_chosen(const StateTensor& tensor) const {
   if (!is_wide_float(tensor.dtype) || !is_projection(tensor.key) || element_count(tensor.shape).value_or(0) == 0) {
     return false;
   }
+  if (has_block_experts_) {
+    return rank == 3 && !tensor.key.ends_with(k_weight) && tensor.shape[1] % codec::k_fresh_group == 0;
+  }
   if (formula_ == FreshFormula::mxfp4) {
     return rank == 2 && tensor.key.ends_with(k_weight) && tensor.shape[1] % codec::k_fresh_group == 0;
   }
   return rank == 2 || rank == 3;
+}
+
+RequantizedSource::Matrix RequantizedSource::matrix_of(const StateTensor& tensor) const {
+  const Shape& shape = tensor.shape;
+  const unsigned rank = shape.rank();
+  const std::uint64_t leads = rank == 3 ? shape[0] : 1;
+  return has_block_experts_ ? Matrix{leads, shape[rank - 1], shape[rank - 2], true}
+                            : Matrix{leads, shape[rank - 2], shape[rank - 1], false};
 }
 
 void RequantizedSource::add(const StateTensor& tensor) {
@@ -96,10 +110,18 @@ void RequantizedSource::add(const StateTensor& tensor) {
       scales = rank == 2 ? Shape{} : Shape{tensor.shape[0], 1, 1};
       break;
     case FreshFormula::mxfp4:
-      weight_key = without(tensor.key, k_weight) + ".weight_packed";
-      scale_key = without(tensor.key, k_weight) + ".weight_scale";
       code_dtype = DType::u8;
       scale_dtype = DType::u8;
+      if (has_block_experts_) {
+        const Matrix matrix = matrix_of(tensor);
+        weight_key = tensor.key + "_blocks";
+        scale_key = tensor.key + "_scales";
+        scales = Shape{matrix.leads, matrix.rows, matrix.cols / codec::k_fresh_group};
+        codes = Shape{matrix.leads, matrix.rows, matrix.cols / codec::k_fresh_group, codec::k_fresh_group / 2};
+        break;
+      }
+      weight_key = without(tensor.key, k_weight) + ".weight_packed";
+      scale_key = without(tensor.key, k_weight) + ".weight_scale";
       codes[rank - 1] = cols / 2;
       scales[rank - 1] = cols / codec::k_fresh_group;
       break;
@@ -112,17 +134,33 @@ void RequantizedSource::add(const StateTensor& tensor) {
   elements_ += element_count(tensor.shape).value_or(0);
 }
 
-std::vector<float> RequantizedSource::values(const StateTensor& tensor, std::uint64_t first,
+std::vector<float> RequantizedSource::values(const StateTensor& tensor, std::uint64_t lead, std::uint64_t first,
                                              std::uint64_t count) const {
+  const Matrix matrix = matrix_of(tensor);
   StateTensor wide = tensor;
   wide.dtype = DType::f32;
   wide.bytes = element_count(wide.shape).value_or(0) * 4;
-  std::vector<float> out(count);
-  state_.read(wide, first * 4, std::as_writable_bytes(std::span(out)));
+  std::vector<float> out(count * matrix.cols);
+  if (!matrix.is_turned || tensor.is_transposed) {
+    if (tensor.is_transposed) {  // as its codec has it, rows are rows
+      wide.is_transposed = false;
+      wide.shape = tensor.codec->natural_shape();
+    }
+    state_.read(wide, (lead * matrix.rows + first) * matrix.cols * 4, std::as_writable_bytes(std::span(out)));
+    return out;
+  }
+  std::vector<float> line(count);
+  for (std::uint64_t col = 0; col < matrix.cols; ++col) {
+    const std::uint64_t from = (lead * matrix.cols + col) * matrix.rows + first;
+    state_.read(wide, from * 4, std::as_writable_bytes(std::span(line)));
+    for (std::uint64_t row = 0; row < count; ++row) {
+      out[row * matrix.cols + col] = line[row];
+    }
+  }
   return out;
 }
 
-float RequantizedSource::tensor_scale(const StateTensor& tensor, std::uint64_t lead, Matrix matrix) {
+float RequantizedSource::tensor_scale(const StateTensor& tensor, std::uint64_t lead) {
   const auto key = std::pair(&tensor, lead);
   {
     const std::lock_guard lock(mutex_);
@@ -131,17 +169,21 @@ float RequantizedSource::tensor_scale(const StateTensor& tensor, std::uint64_t l
     }
   }
   float amax = 0;
-  const std::uint64_t step = band_rows();
+  const Matrix matrix = matrix_of(tensor);
+  const std::uint64_t step = band_rows(matrix);
   for (std::uint64_t row = 0; row < matrix.rows; row += step) {
-    const std::uint64_t count = std::min(step, matrix.rows - row) * matrix.cols;
-    const std::vector<float> band = values(tensor, (lead * matrix.rows + row) * matrix.cols, count);
+    const std::vector<float> band = values(tensor, lead, row, std::min(step, matrix.rows - row));
     amax = std::max(amax, codec::largest_magnitude(band, tensor.key));
   }
   const std::lock_guard lock(mutex_);
   return tensor_scales_[key] = codec::fp8_scale(amax);
 }
 
-std::uint64_t RequantizedSource::band_rows() const {
+// Columns of a matrix are read piece by piece, so of these as many at once as a window holds.
+std::uint64_t RequantizedSource::band_rows(const Matrix& matrix) const {
+  if (matrix.is_turned) {
+    return std::clamp<std::uint64_t>(k_turned_bytes / 4 / matrix.cols, 1, matrix.rows);
+  }
   return formula_ == FreshFormula::mxfp4 ? 16 : codec::k_fresh_block;
 }
 
@@ -149,10 +191,8 @@ std::pair<std::vector<std::byte>, std::vector<std::byte>> RequantizedSource::qua
                                                                                       std::uint64_t lead,
                                                                                       std::uint64_t first,
                                                                                       std::uint64_t count) {
-  const unsigned rank = tensor.shape.rank();
-  const Matrix matrix{tensor.shape[rank - 2], tensor.shape[rank - 1]};
-  const std::uint64_t cols = matrix.cols;
-  const std::vector<float> band = values(tensor, (lead * matrix.rows + first) * cols, count * cols);
+  const std::uint64_t cols = matrix_of(tensor).cols;
+  const std::vector<float> band = values(tensor, lead, first, count);
   std::vector<std::byte> codes(formula_ == FreshFormula::mxfp4 ? band.size() / 2 : band.size());
   std::vector<std::byte> scales;
   codec::FreshStatistics statistics;
@@ -169,7 +209,7 @@ std::pair<std::vector<std::byte>, std::vector<std::byte>> RequantizedSource::qua
       scales.push_back(static_cast<std::byte>(scale));
     }
   } else if (formula_ == FreshFormula::fp8_tensor) {
-    const float scale = tensor_scale(tensor, lead, matrix);
+    const float scale = tensor_scale(tensor, lead);
     codec::fp8_codes(band, scale, tensor.key, codes.data(), statistics);
     append(scale);
   } else {
@@ -199,26 +239,24 @@ void RequantizedSource::read(std::size_t index, std::uint64_t offset, std::span<
     state_.read(tensor, offset, target);
     return;
   }
-  const unsigned rank = tensor.shape.rank();
-  const Matrix matrix{tensor.shape[rank - 2], tensor.shape[rank - 1]};
-  const std::uint64_t leads = rank == 3 ? tensor.shape[0] : 1;
+  const Matrix matrix = matrix_of(tensor);
   if (piece.part == Part::scales && formula_ == FreshFormula::fp8_tensor) {
     std::vector<float> scales;
-    for (std::uint64_t lead = 0; lead < leads; ++lead) {
-      scales.push_back(tensor_scale(tensor, lead, matrix));
+    for (std::uint64_t lead = 0; lead < matrix.leads; ++lead) {
+      scales.push_back(tensor_scale(tensor, lead));
     }
     std::memcpy(target.data(), reinterpret_cast<const std::byte*>(scales.data()) + offset, target.size());
     return;
   }
   // Bytes that one band of rows yields: of a whole band, to find the first one that is asked for.
-  const std::uint64_t step = band_rows();
+  const std::uint64_t step = band_rows(matrix);
   const bool is_mx = formula_ == FreshFormula::mxfp4;
   const std::uint64_t code_row = is_mx ? matrix.cols / 2 : matrix.cols;
   const std::uint64_t scale_row =
       is_mx ? matrix.cols / codec::k_fresh_group : blocks(matrix.cols, codec::k_fresh_block) * 4;
   std::uint64_t at = 0;
   const std::uint64_t end = offset + target.size();
-  for (std::uint64_t lead = 0; lead < leads && at < end; ++lead) {
+  for (std::uint64_t lead = 0; lead < matrix.leads && at < end; ++lead) {
     for (std::uint64_t row = 0; row < matrix.rows && at < end; row += step) {
       const std::uint64_t count = std::min(step, matrix.rows - row);
       const std::uint64_t bytes = piece.part == Part::codes ? count * code_row : is_mx ? count * scale_row : scale_row;
@@ -250,7 +288,10 @@ std::string RequantizedSource::config_text() const {
     json.end_array();
   };
   json.begin_object();
-  if (formula_ == FreshFormula::mxfp4) {
+  if (has_block_experts_) {
+    json.member("quant_method", "mxfp4");
+    list("modules_to_not_convert");
+  } else if (formula_ == FreshFormula::mxfp4) {
     json.member("quant_method", "compressed-tensors").member("format", "mxfp4-pack-quantized");
     json.member("quantization_status", "compressed")
         .name("config_groups")

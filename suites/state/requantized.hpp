@@ -17,8 +17,9 @@ namespace weightproof::suites {
 
 class RequantizedSource final : public save::ExportSource {
  public:
-  /// `state` outlives this.
-  RequantizedSource(const DecodedState& state, codec::FreshFormula formula);
+  /// `state` outlives this. `has_block_experts`: MXFP4 as gpt-oss publishes it, where experts are stored [expert, in,
+  /// out]: these alone are quantized, as blocks and scales [expert, out, in]. Errors: subset_empty.
+  RequantizedSource(const DecodedState& state, codec::FreshFormula formula, bool has_block_experts = false);
 
   /// Codes under the weight's name or its packed spelling, scales beside them, the rest.
   const std::vector<save::ExportTensor>& tensors() const { return tensors_; }
@@ -40,20 +41,26 @@ class RequantizedSource final : public save::ExportSource {
     const StateTensor* tensor = nullptr;
     Part part = Part::plain;
   };
+  /// The matrices of a tensor as they are quantized: scales run along `cols`.
   struct Matrix {
-    std::uint64_t rows = 1, cols = 1;
+    std::uint64_t leads = 1, rows = 1, cols = 1;
+    bool is_turned = false;  ///< of the tensor these are rows of columns
   };
   bool is_chosen(const StateTensor& tensor) const;
   void add(const StateTensor& tensor);
-  std::vector<float> values(const StateTensor& tensor, std::uint64_t first, std::uint64_t count) const;
-  float tensor_scale(const StateTensor& tensor, std::uint64_t lead, Matrix matrix);
-  std::uint64_t band_rows() const;
+  Matrix matrix_of(const StateTensor& tensor) const;
+  /// Rows [first, first + count) of one matrix, dense.
+  std::vector<float> values(const StateTensor& tensor, std::uint64_t lead, std::uint64_t first,
+                            std::uint64_t count) const;
+  float tensor_scale(const StateTensor& tensor, std::uint64_t lead);
+  std::uint64_t band_rows(const Matrix& matrix) const;
   /// Codes and scales of rows [first, first + count) of one matrix.
   std::pair<std::vector<std::byte>, std::vector<std::byte>> quantize(const StateTensor& tensor, std::uint64_t lead,
                                                                      std::uint64_t first, std::uint64_t count);
 
   const DecodedState& state_;
   codec::FreshFormula formula_;
+  bool has_block_experts_;
   std::vector<save::ExportTensor> tensors_;
   std::vector<Piece> pieces_;
   std::vector<std::string> quantized_;

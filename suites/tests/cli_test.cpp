@@ -2,6 +2,7 @@
 // The command as a person or a script meets it: a process with arguments, streams and an exit status.
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "fixtures/generate.hpp"
 #include "loader/core/config.hpp"
@@ -280,6 +281,40 @@ TEST(Cli, FixtureIsDeterministic) {
   EXPECT_EQ(read_file(directory / "one/model.safetensors"), read_file(directory / "two/model.safetensors"));
   EXPECT_EQ(run_tool({"fixture", "llama", "--out", (directory / "one").string()}).status, 2);
   EXPECT_EQ(run_tool({"verify", (directory / "one").string(), "--strict"}).status, 0);
+}
+
+TEST(Cli, FixtureWritesQuantizedCases) {
+  const ProcessResult list = run_tool({"fixture", "--list", "--json"});
+  const ConfigValue document = ConfigValue::parse(list.out, "stdout");
+  std::set<std::string> schemes;
+  for (const ConfigValue& row : document.find("quantized")->items()) {
+    schemes.emplace(*row.find("scheme")->as_string());
+  }
+  for (const char* scheme : {"fp8_block", "mxfp4_blocks", "nvfp4_ct", "awq", "gptq", "bnb4"}) {
+    EXPECT_EQ(schemes.count(scheme), 1U) << scheme;
+    EXPECT_TRUE(contains(run_tool({"fixture", "--list"}).out, scheme)) << scheme;
+  }
+  const TemporaryDirectory directory;
+  const std::string sound = (directory / "sound").string();
+  const ProcessResult made = run_tool({"fixture", "quantized", "--preset", "awq", "--out", sound, "--json"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(ConfigValue::parse(made.out, "stdout").find("tensors")->as_integer(), 3);
+  EXPECT_EQ(run_tool({"verify", sound}).status, 0);
+  // A case that has to be refused says by whom; a fault of one is planted like any other.
+  std::string refused;
+  for (const ConfigValue& row : document.find("quantized")->items()) {
+    refused = *row.find("status")->as_string() == "fail" ? *row.find("name")->as_string() : refused;
+  }
+  ASSERT_FALSE(refused.empty());
+  const std::string faulty = (directory / "faulty").string();
+  const ProcessResult broken = run_tool({"fixture", "quantized", "--preset", refused, "--out", faulty});
+  EXPECT_TRUE(contains(broken.out, "must report")) << broken.out;
+  EXPECT_EQ(run_tool({"verify", faulty}).status, 1);
+  const std::string lanes = (directory / "lanes").string();
+  EXPECT_EQ(run_tool({"fixture", "--break", "lanes_in_order", "--out", lanes}).status, 0);
+  EXPECT_EQ(run_tool({"verify", lanes, "--against", sound}).status, 1);
+  EXPECT_EQ(run_tool({"fixture", "quantized", "--out", (directory / "which").string()}).status, 2);
+  EXPECT_EQ(run_tool({"fixture", "quantized", "--preset", "awq", "--tie", "tied", "--out", sound}).status, 2);
 }
 
 TEST(Cli, PositionalsAfterTheMarkMayBeginWithADash) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The declared fold of an expert's scale: what a load with --gemma-fold holds is what the reference states.
+#include <algorithm>
+
 #include "fixtures/generate.hpp"
 #include "reference/model.hpp"
 #include "suites/tests/support.hpp"
@@ -41,12 +43,46 @@ TEST(GemmaFold, IsWhatTheReferenceStates) {
   }
 }
 
+TEST(GemmaFold, IsVerifiedLikeAnyLoad) {
+  for (const char* preset : {"tiny", "tiny_square", "tiny_old_names", "tiny_unit_scales"}) {
+    SCOPED_TRACE(preset);
+    const TemporaryDirectory directory;
+    fixtures::GenerateOptions made;
+    made.family = "gemma4_moe";
+    made.preset = preset;
+    fixtures::generate(made, directory / "model");
+    VerifyOptions options;
+    options.folds_expert_scales = true;
+    const reports::Report report = verify(directory / "model", options);
+    EXPECT_EQ(findings_of(report), std::vector<std::string>{});
+    for (const char* id : {"value.exact", "value.routes", "layout.mapping", "io.ledger", "mem.predicted"}) {
+      EXPECT_EQ(record_of(report, id).status, reports::Status::pass) << id << ": " << record_of(report, id).reason;
+    }
+    EXPECT_EQ(record_of(report, "value.roundtrip").status, reports::Status::skip);
+    const ProcessResult result = run_tool({"verify", (directory / "model").string(), "--gemma-fold", "--json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("multiplied into their down projections, lossy"), std::string::npos);
+
+    // A load that keeps the scales is another one where they are not 1.
+    options.perturbation.reference = [](reference::ModelOptions& theirs) { theirs.mapping.fold_expert_scale = false; };
+    const reports::Report kept = verify(directory / "model", options);
+    const reports::CheckRecord& record = record_of(kept, "value.exact");
+    EXPECT_EQ(record.status, reports::Status::fail);
+    const bool has_projections = std::any_of(record.subjects.begin(), record.subjects.end(),
+                                             [](const auto& subject) { return subject.ends_with("down_projs"); });
+    EXPECT_EQ(has_projections, std::string_view(preset) != "tiny_unit_scales");
+  }
+}
+
 TEST(GemmaFold, IsRefusedForOtherFamilies) {
   const TemporaryDirectory directory;
   fixtures::generate({}, directory / "model");
   const ProcessResult result = run_tool({"load", (directory / "model").string(), "--gemma-fold"});
   EXPECT_EQ(result.status, 2) << result.err;
   EXPECT_NE(result.err.find("no scale of an expert to fold"), std::string::npos) << result.err;
+  const ProcessResult verified = run_tool({"verify", (directory / "model").string(), "--gemma-fold"});
+  EXPECT_EQ(verified.status, 2) << verified.err;
+  EXPECT_NE(verified.err.find("no scale of an expert to fold"), std::string::npos) << verified.err;
 }
 
 }  // namespace

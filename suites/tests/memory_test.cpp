@@ -53,6 +53,8 @@ TEST_P(Prediction, OfAPlanIsWhatALoadCounts) {
   EXPECT_GT(predicted, 0U);
   EXPECT_EQ(number(load, "memory.figures.allocator_peak.bytes"), predicted);
   EXPECT_EQ(number(load, "memory.bound"), number(plan, "predicted_peak.beyond_final"));
+  EXPECT_GT(number(load, "measured.bytes_read"), 0U);
+  EXPECT_EQ(number(load, "measured.bytes_read"), number(load, "planned.bytes"));
   const std::string verdict = validate("weightproof.load-1", load);
   EXPECT_TRUE(verdict.empty() || verdict == "skipped") << verdict;
 }
@@ -64,8 +66,42 @@ INSTANTIATE_TEST_SUITE_P(Cases, Prediction,
                                          Case{"materialized", "qwen3_moe", "small", {"--route", "materialized"}},
                                          Case{"decoded", "gpt_oss", "small", {"--threads", "2"}},
                                          Case{"decoded_fp8", "mistral3_fp8_causal", "small", {"--dtype", "f32"}},
+                                         Case{"decoded_blocks", "deepseek_v3", "small", {"--threads", "3"}},
+                                         Case{"decoded_whole", "gpt_oss", "small", {"--route", "materialized"}},
                                          Case{"stored_layout", "nemotron_v3", "small", {"--layout", "hf"}}),
                          [](const auto& row) { return std::string(row.param.name); });
+
+// The matrices of real models, few of them: tensors of many tiles, scales that many tiles share.
+TEST(RealMatrices, PredictionIsCountAndPlannedIsRead) {
+  struct Model {
+    const char* family;
+    const char* changes;
+  };
+  for (const Model& model :
+       {Model{"mistral3_fp8_vlm", R"({"text_config/num_hidden_layers": 1, "text_config/vocab_size": 512,
+                                      "vision_config/num_hidden_layers": 1})"},
+        Model{"gpt_oss", R"({"num_hidden_layers": 1, "vocab_size": 512, "num_local_experts": 4})"}}) {
+    SCOPED_TRACE(model.family);
+    const TemporaryDirectory directory;
+    fixtures::GenerateOptions made;
+    made.family = model.family;
+    made.preset = "shape";
+    made.config_changes = model.changes;
+    made.sparse_edge_bytes = 4096;
+    fixtures::generate(made, directory / "model");
+    const std::string path = (directory / "model").string();
+    for (const char* threads : {"1", "2", "3"}) {
+      SCOPED_TRACE(threads);
+      const std::string plan = run({"plan", path, "--threads", threads});
+      const std::string load = run({"load", path, "--threads", threads, "--no-digest"});
+      EXPECT_EQ(number(load, "memory.figures.allocator_peak.bytes"), number(plan, "predicted_peak.peak"));
+      EXPECT_EQ(number(load, "measured.bytes_read"), number(load, "planned.bytes"));
+      EXPECT_LE(number(plan, "predicted_peak.staging"), 64U << 20U);
+      EXPECT_LE(number(plan, "predicted_peak.companion"), 16U << 20U);
+      EXPECT_EQ(number(plan, "predicted_peak.whole"), 0U) << "nothing is held whole";
+    }
+  }
+}
 
 TEST(Budget, HoldsAtItsLeastAndFailsOneByteBelow) {
   const TemporaryDirectory directory;

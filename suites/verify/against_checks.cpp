@@ -5,6 +5,7 @@
 #include <array>
 
 #include "loader/core/glob.hpp"
+#include "suites/explanations/numeric_operators.hpp"
 #include "suites/explanations/states.hpp"
 #include "suites/state/compare.hpp"
 #include "suites/support/text.hpp"
@@ -17,6 +18,7 @@ namespace weightproof::suites {
 struct Against {
   std::string undecided;
   StateDifference difference;  // a: the base, b: this checkpoint
+  std::uint64_t ordered = 0;   // tensors with codes whose order can be mistaken, on either side
   std::vector<Explanation> explanations;
 };
 
@@ -40,10 +42,11 @@ bool is_narrower(DType from, DType to) {
   return !holds(to, from);
 }
 
-// Mistakes of layout have checks of their own; whatever else differs is told by value.manifest.
-constexpr std::array<std::string_view, 6> k_explained = {"layout.qkv",          "layout.gate_up_order",
-                                                         "layout.transpose",    "layout.gate_up_interleave",
-                                                         "layout.expert_order", "layout.rope"};
+// Mistakes of layout and of the order of codes have checks of their own; whatever else differs is told by
+// value.manifest.
+constexpr std::array<std::string_view, 7> k_explained = {
+    "layout.qkv",          "layout.gate_up_order", "layout.transpose",  "layout.gate_up_interleave",
+    "layout.expert_order", "layout.rope",          "quant.nibble_order"};
 
 std::string rule_of(const Explanation& explanation) {
   const bool is_known = std::find(k_explained.begin(), k_explained.end(), explanation.check) != k_explained.end();
@@ -72,6 +75,10 @@ const Against& against_of(Context& context) {
   options.selects = [&context](std::string_view key) { return context.selects(key); };
   const DecodedState theirs(base, options);
   const DecodedState ours(context.checkpoint, options);
+  for (const StateTensor& tensor : ours.tensors()) {
+    const StateTensor* other = theirs.find(tensor.key);
+    against.ordered += has_order(tensor.codec) || (other != nullptr && has_order(other->codec)) ? 1U : 0U;
+  }
   against.difference =
       compare_states(theirs, ours, {}, context.options.threads, [&context](std::uint64_t done, std::uint64_t total) {
         if (context.options.progress) {
@@ -243,6 +250,28 @@ CheckRecord explained(Context& context) {
   return builder.fail_if_subjects(first);
 }
 
+// Every tensor that the comparison found so, also beyond those that are explained.
+CheckRecord nibble_order(Context& context) {
+  if (auto record = no_base(context, "quant.nibble_order")) {
+    return *record;
+  }
+  const Against& against = against_of(context);
+  CheckBuilder builder("quant.nibble_order");
+  if (against.ordered == 0) {
+    return builder.skip("no tensor, here or in the base, has several codes in a byte");
+  }
+  builder.examined(against.ordered);
+  std::string first;
+  for (const TensorDifference& row : against.difference.tensors) {
+    if (row.order.empty()) {
+      continue;
+    }
+    builder.subject(row.key);
+    first = first.empty() ? printable(row.key) + ": " + row.explanation : first;
+  }
+  return builder.hint("pack the codes again as the format's definition orders them").fail_if_subjects(first);
+}
+
 constexpr std::array k_checks = {
     VerifyCheck{"keys.export", &names},
     VerifyCheck{"layout.qkv", &explained<0>},
@@ -251,6 +280,7 @@ constexpr std::array k_checks = {
     VerifyCheck{"layout.gate_up_interleave", &explained<3>},
     VerifyCheck{"layout.expert_order", &explained<4>},
     VerifyCheck{"layout.rope", &explained<5>},
+    VerifyCheck{"quant.nibble_order", &nibble_order},
     VerifyCheck{"dtype.narrowed", &narrowed},
     VerifyCheck{"dtype.widened", &widened},
     VerifyCheck{"dtype.integer_cast", &integer_cast},

@@ -137,6 +137,9 @@ const plan::KeyCoverage& Context::coverage() {
     asked.allow_unexpected = options.selection.allow_unexpected;
     asked.check_shapes = has_schema_shapes;
     asked.decoded = decoded_tensors(quantization(), *schema, *keys_);
+    for (plan::DecodedTensor& fold : declared_tensors(*schema, *keys_)) {
+      asked.decoded.push_back(std::move(fold));
+    }
     coverage_ = plan::check_keys(*schema, *keys_, asked);
   }
   return *coverage_;
@@ -186,6 +189,9 @@ void Context::find_adapter_schema() {
 }
 
 void Context::find_schema() {
+  if (options.folds_expert_scales) {
+    require_expert_scales(detection.family);
+  }
   if (detection.family == nullptr) {
     no_schema_reason = "no known model family";
     if (!checkpoint.config) {
@@ -221,6 +227,9 @@ void Context::find_schema() {
   while (!schema) {
     try {
       form = detection.family->find_form(config, *names);
+      if (options.folds_expert_scales) {
+        form->expert_layout = "stacked_folded";
+      }
       schema = detection.family->describe(config, *form, ExpertStorage::grouped);
       if (options.perturbation.schema) {
         schema = options.perturbation.schema(*schema);

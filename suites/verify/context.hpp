@@ -32,9 +32,10 @@ struct VerifyOptions {
   std::vector<std::string> exclude;
   std::vector<std::string> allow_missing;  ///< globs
   std::string expect_file;
-  std::string manifest_file;  ///< digests to compare with; empty: none
-  std::string against;        ///< another checkpoint to compare with; empty: none
-  std::string base;           ///< --base: the model of an adapter, or what a result was merged from; empty: none
+  std::string manifest_file;         ///< digests to compare with; empty: none
+  std::string against;               ///< another checkpoint to compare with; empty: none
+  std::string base;                  ///< --base: the model of an adapter, or what a result was merged from; empty: none
+  bool folds_expert_scales = false;  ///< --gemma-fold: each expert's scale is multiplied into its down projection
   bool is_strict = false;
   unsigned threads = 1;
   /// Memory that loads and what compares them may take; empty: a share of what is available.
@@ -56,7 +57,8 @@ struct FileFault {
 /// Built once for a run; checks read it. Not to be shared between threads.
 class Context {
  public:
-  /// `base`: the checkpoint of VerifyOptions::base, or null.
+  /// `base`: the checkpoint of VerifyOptions::base, or null. Errors: usage, where scales are to be folded and the
+  /// family has none.
   Context(const VerifyOptions& options, const storage::Checkpoint& checkpoint,
           const storage::Checkpoint* base = nullptr);
 

@@ -85,6 +85,7 @@ CheckRecord mapping(Context& context) {
   try {
     const auto decoded = decoded_tensors(context.quantization(), schema, context.keys());
     reference::ModelOptions options;
+    options.mapping.fold_expert_scale = context.options.folds_expert_scales;
     if (context.options.perturbation.reference) {
       context.options.perturbation.reference(options);
     }

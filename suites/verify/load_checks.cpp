@@ -213,6 +213,9 @@ CheckRecord roundtrip(Context& context) {
   if (auto record = no_loads(run, "value.roundtrip")) {
     return *record;
   }
+  if (context.options.folds_expert_scales) {
+    return CheckBuilder("value.roundtrip").skip("scales multiplied into their experts do not come apart again");
+  }
   const RoundTrip trip = make_round_trip(context, run.budget_bytes, run.is_budget_given);
   if (trip.error) {
     return error_record("value.roundtrip", *trip.error);

@@ -85,6 +85,11 @@ LoadInputs load_inputs(Context& context) {
     }
     request.decodes.push_back({id, state.codecs[i], std::move(rows)});
   }
+  if (context.schema) {
+    for (plan::DecodeSource& fold : declared_decodes(*context.schema, context.keys())) {
+      request.decodes.push_back(std::move(fold));
+    }
+  }
   inputs.sources = {{context.checkpoint.display_path, catalog}};
   return inputs;
 }

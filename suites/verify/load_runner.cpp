@@ -80,6 +80,7 @@ void LoadRunner::execute() {
     if (context_.adapter) {
       options.base = context_.options.base;
     }
+    options.mapping.fold_expert_scale = context_.options.folds_expert_scales;
     options.cache_bytes_max = shares_.cache;
     if (wrong_.reference) {
       wrong_.reference(options);

@@ -8,11 +8,13 @@
 #include "loader/codec/kernels.hpp"
 #include "reference/failure.hpp"
 #include "reference/model.hpp"
+#include "suites/explanations/explanation.hpp"
 #include "suites/explanations/numeric_diff.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/quant_windows.hpp"
 #include "suites/verify/records.hpp"
 #include "suites/verify/registry.hpp"
+#include "suites/verify/value_explanations.hpp"
 
 namespace weightproof::suites {
 namespace {
@@ -39,7 +41,7 @@ struct Difference {
   Coordinate at;
   std::string ours;
   std::string theirs;
-  std::string kernels;
+  const codec::Kernels* tier;
   Box window;
 };
 
@@ -66,6 +68,10 @@ std::string reference_name(const codec::QuantizedTensor& tensor, const reference
   return has_name ? tensor.key : tensor.components.front().key;
 }
 
+// The reference is slow: of a large tensor the beginning is explained.
+constexpr std::uint64_t k_explained_elements_max = std::uint64_t{1} << 20U;
+constexpr std::size_t k_related_max = 64;
+
 struct Parity {
   Context& context;
   ComponentReader& reader;
@@ -87,7 +93,7 @@ struct Parity {
         const std::vector<std::byte> ours = decode(decoder, box, parts, target);
         if (theirs.size() != ours.size()) {
           difference = Difference{box.start, std::to_string(ours.size()) + " bytes",
-                                  std::to_string(theirs.size()) + " bytes", std::string(tier->name), box};
+                                  std::to_string(theirs.size()) + " bytes", tier, box};
           return false;
         }
         const auto [a, b] = std::mismatch(ours.begin(), ours.end(), theirs.begin());
@@ -99,8 +105,8 @@ struct Parity {
         for (unsigned axis = 0; axis < at.rank(); ++axis) {
           at[axis] += box.start[axis];
         }
-        difference = Difference{at, hex_of(&ours[element * width], width), hex_of(&theirs[element * width], width),
-                                std::string(tier->name), box};
+        difference =
+            Difference{at, hex_of(&ours[element * width], width), hex_of(&theirs[element * width], width), tier, box};
         return false;
       }
       return true;
@@ -141,6 +147,86 @@ struct Parity {
     return found == nullptr ? std::string()
                             : "equal to the reference if, on top, it were " + std::string(found->says) + " (" +
                                   std::string(found->id) + ")";
+  }
+
+  TensorSource actual(const codec::QuantizedTensor& tensor, const SharedCodec& decoder, DType target) {
+    return source_of_boxes(decoder->natural_shape(), target,
+                           [this, &tensor, decoder, target](const Coordinate& start, const Extents& length) {
+                             return decode_cut(*decoder, {start, length}, target);
+                           });
+  }
+  TensorSource expected(const codec::QuantizedTensor& tensor, const SharedCodec& decoder, DType target) {
+    const std::string name = reference_name(tensor, model);
+    const reference::Dtype dtype = reference::dtype_named(name_of(target)).value();
+    return source_of_boxes(decoder->natural_shape(), target,
+                           [this, name, dtype](const Coordinate& start, const Extents& length) {
+                             return model.logical_region(name, reference_box({start, length}), dtype);
+                           });
+  }
+
+  /// What any two sides of a tensor are explained by, with the mistake of a decoder, where there is one, before it.
+  Explanation describe(std::size_t position, DType target, const std::string& mistake) {
+    const QuantizedState& state = context.quantization();
+    const codec::QuantizedTensor& tensor = state.found.tensors[position];
+    const SharedCodec& decoder = state.codecs[position];
+    RelatedTensors related;
+    const auto open = [&](bool is_actual) -> RelatedTensors::Open {
+      return [this, &state, target, is_actual](std::string_view key) -> std::optional<TensorSource> {
+        for (std::size_t i = 0; i < state.found.tensors.size(); ++i) {
+          if (state.found.tensors[i].key == key && state.codecs[i]) {
+            return is_actual ? actual(state.found.tensors[i], state.codecs[i], target)
+                             : expected(state.found.tensors[i], state.codecs[i], target);
+          }
+        }
+        return std::nullopt;
+      };
+    };
+    related.expected = open(false);
+    related.actual = open(true);
+    for (std::size_t i = 0; i < state.found.tensors.size(); ++i) {
+      if (state.codecs[i] && state.codecs[i]->natural_shape() == decoder->natural_shape()) {
+        related.keys.push_back(state.found.tensors[i].key);
+      }
+    }
+    ExplainOptions options;
+    options.elements_max = k_explained_elements_max;
+    options.related_max = k_related_max;
+    Explanation out = explain_difference(tensor.key, expected(tensor, decoder, target), actual(tensor, decoder, target),
+                                         related, options);
+    if (!mistake.empty()) {
+      const std::string looks_like = out.is_recognised() ? out.title : std::string();
+      out.kind = "decoder_mistake";
+      out.title = "Decoded by another rule";
+      out.text = (mistake.starts_with("as if") ? "Decodes " : "It would be ") + mistake + ".";
+      out.certainty = Certainty::certain;
+      if (!looks_like.empty()) {
+        out.evidence.push_back({"Looks like: " + looks_like, {}});
+      }
+    }
+    return out;
+  }
+
+ private:
+  /// Any box of decoded values: the granule may ask for more, which is cut off.
+  std::vector<std::byte> decode_cut(const codec::Codec& decoder, const Box& box, DType target) {
+    const Box aligned = decoder.align(box);
+    const std::vector<std::byte> wide =
+        decode(decoder, aligned, read_parts(decoder, aligned, context.keys(), reader), target);
+    if (aligned == box) {
+      return wide;
+    }
+    const std::size_t width = bits_of(target) / 8;
+    std::vector<std::byte> out(box.element_count() * width);
+    for (std::uint64_t i = 0; i < box.element_count(); ++i) {
+      Coordinate at = coordinate_of(box.length, i);
+      for (unsigned axis = 0; axis < at.rank(); ++axis) {
+        at[axis] += box.start[axis] - aligned.start[axis];
+      }
+      const std::uint64_t from = linear_index(aligned.length, at);
+      std::copy_n(wide.begin() + static_cast<std::ptrdiff_t>(from * width), width,
+                  out.begin() + static_cast<std::ptrdiff_t>(i * width));
+    }
+    return out;
   }
 };
 
@@ -183,13 +269,26 @@ CheckRecord dequant_parity(Context& context) {
         if (!difference) {
           continue;
         }
-        if (!builder.has_subjects()) {
+        const bool is_first = !builder.has_subjects();
+        // Loads have findings too.
+        if (is_first || context.findings.size() < k_explained_max / 2) {
+          const KernelGuard guard;
+          codec::force_kernels(difference->tier);  // with which it differs; with others it may not
+          const std::string mistake = parity.explain(tensor, state.codecs[i], difference->window);
+          const Explanation explanation = parity.describe(i, target, mistake);
+          reports::Finding finding = finding_of(explanation, "quant.dequant_parity");
+          finding.reproduce = context.options.command;
+          context.findings.push_back(std::move(finding));
+          if (is_first) {
+            builder.explanation(mistake.empty() ? summary_of(explanation) : mistake);
+          }
+        }
+        if (is_first) {
           builder.expected(difference->theirs)
               .actual(difference->ours)
               .evidence("coordinate", reports::Value::array_of(
                                           std::vector<std::uint64_t>(difference->at.begin(), difference->at.end())))
-              .evidence("kernels", difference->kernels)
-              .explanation(parity.explain(tensor, state.codecs[i], difference->window));
+              .evidence("kernels", std::string(difference->tier->name));
           builder.message(tensor.key + " (" + tensor.scheme.id + ") differs from the reference at " +
                           to_string(difference->at) + " in " + std::string(name_of(target)));
         }

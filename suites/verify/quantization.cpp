@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "adapters/family.hpp"
+
 namespace weightproof::suites {
 
 ComponentReader::ComponentReader(const storage::Checkpoint& checkpoint, storage::FileCalls* calls)
@@ -133,6 +135,58 @@ std::vector<plan::DecodedTensor> decoded_tensors(const QuantizedState& state, co
     decoded.push_back(std::move(tensor));
   }
   return decoded;
+}
+
+std::vector<plan::DecodedTensor> declared_tensors(const Schema& schema, const Catalog& keys) {
+  std::vector<plan::DecodedTensor> out;
+  const auto stored = schema.stored_tensors();
+  for (StoredId id = 0; id < stored.size(); ++id) {
+    if (stored[id].coding == k_no_id || schema.rule(schema.codings()[stored[id].coding].scheme) != "expert_scale") {
+      continue;
+    }
+    plan::DecodedTensor tensor{id, schema.shape_of(stored[id]), {}};
+    for (const CodedPart& part : schema.parts_of(stored[id])) {
+      const std::size_t row = keys.index_of(part.key);
+      if (row == SIZE_MAX) {
+        break;
+      }
+      if (part.role == "weight" && keys.tensors()[row].is_described) {
+        tensor.shape = keys.tensors()[row].shape;
+      }
+      tensor.rows.push_back(static_cast<plan::Row>(row));
+    }
+    if (tensor.rows.size() == schema.parts_of(stored[id]).size()) {
+      out.push_back(std::move(tensor));
+    }
+  }
+  return out;
+}
+
+std::vector<plan::DecodeSource> declared_decodes(const Schema& schema, const Catalog& keys) {
+  std::vector<plan::DecodeSource> out;
+  for (plan::DecodedTensor& tensor : declared_tensors(schema, keys)) {
+    std::vector<codec::Component> components;
+    for (const CodedPart& part : schema.parts_of(schema.stored_tensors()[tensor.stored])) {
+      const StoredTensor& row = keys.tensors()[tensor.rows[components.size()]];
+      components.push_back({part.role == "scale" ? codec::Role::scale : codec::Role::weight, std::string(part.key),
+                            row.dtype, row.shape});
+    }
+    codec::Scheme scheme;
+    scheme.id = "expert_scale";
+    out.push_back({tensor.stored, codec::make_codec(scheme, std::move(components)), std::move(tensor.rows)});
+  }
+  return out;
+}
+
+void require_expert_scales(const adapters::Family* family) {
+  constexpr std::string_view k_folding_family = "gemma4_moe";
+  if (family == nullptr || family->name != k_folding_family) {
+    ErrorFacts facts;
+    facts.actual = family == nullptr ? "no known family" : std::string(family->name);
+    facts.expected = k_folding_family;
+    facts.hint = "leave --gemma-fold out";
+    throw Error(ErrorCode::usage, "no scale of an expert to fold: the family is another one", std::move(facts));
+  }
 }
 
 }  // namespace weightproof::suites

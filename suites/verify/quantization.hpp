@@ -12,7 +12,12 @@
 #include "loader/codec/detect.hpp"
 #include "loader/core/schema.hpp"
 #include "loader/plan/coverage.hpp"
+#include "loader/plan/plan.hpp"
 #include "loader/storage/checkpoint.hpp"
+
+namespace weightproof::adapters {
+struct Family;
+}
 
 namespace weightproof::suites {
 
@@ -30,6 +35,15 @@ QuantizedState read_quantization(const storage::Checkpoint& checkpoint, const Ca
 /// schema's is taken: names alone are then asked.
 std::vector<plan::DecodedTensor> decoded_tensors(const QuantizedState& state, const Schema& schema,
                                                  const Catalog& keys);
+
+/// What the family itself declares between tensors that are not quantized: a fold of experts' scales that was asked
+/// for. Without those of which a part is not there; coverage names it.
+std::vector<plan::DecodedTensor> declared_tensors(const Schema& schema, const Catalog& keys);
+/// The same with their codecs. Precondition: all rows are described. Errors: as codec::make_codec().
+std::vector<plan::DecodeSource> declared_decodes(const Schema& schema, const Catalog& keys);
+
+/// Errors: usage, naming the family, where it has no scales of experts to fold. Null: no family is known.
+void require_expert_scales(const adapters::Family* family);
 
 /// Reads the bytes of stored tensors of a checkpoint, opening each file once. Not for threads.
 class ComponentReader {

@@ -79,7 +79,9 @@ std::string formula_fault(FreshFormula formula, const codec::Codec& decoder, con
     formula = FreshFormula::fp8_tensor;  // one block is the whole matrix
   }
   const bool is_mx = formula == FreshFormula::mxfp4;
-  const std::string_view wanted = is_mx                                ? "mxfp4_packed"
+  const bool is_blocks = decoder.scheme().id == "mxfp4_blocks";
+  const std::string_view wanted = is_mx && is_blocks                   ? "mxfp4_blocks"
+                                  : is_mx                              ? "mxfp4_packed"
                                   : formula == FreshFormula::fp8_block ? "fp8_block"
                                                                        : "fp8_tensor";
   if (decoder.scheme().id != wanted || rank < 2) {

@@ -57,6 +57,9 @@ void add_policies(const VerifyOptions& options, reports::Report& report) {
   if (!options.topology.empty()) {
     add("ranks", options.topology + (options.stages.empty() ? "" : ", stages " + options.stages), false);
   }
+  if (options.folds_expert_scales) {
+    add("scales of experts", "multiplied into their down projections, lossy", false);
+  }
   if (options.is_strict) {
     add("warnings", "fail", false);
   }

@@ -62,7 +62,7 @@ class Parts : public ::testing::Test {
     const SourceFiles sources = whole.sources();
     LoadAttempt attempt = load(plan, sources, options);
     expect_equal(attempt, files, k_sentinel);
-    EXPECT_LE(attempt.counters().read_bytes, 2 * plan.traffic().read_bytes);
+    EXPECT_EQ(attempt.counters().read_bytes, plan.traffic().read_bytes);
     for (NativeId id = 0; id < placement.locals.size(); ++id) {
       const NativeTensor& native = schema.native_tensors()[id];
       const Shape& shape = schema.shape_of(native);
