@@ -165,7 +165,10 @@ void counter(CompareInfo& out, std::string_view name, std::string_view words, st
   entry.rule = std::string(name);
   entry.base = *base;
   entry.head = *head;
-  entry.text = std::string(words) + " " + human_bytes(*base) + " to " + human_bytes(*head);
+  // Rounded figures that read alike would say nothing.
+  const bool is_close = human_bytes(*base) == human_bytes(*head);
+  entry.text = std::string(words) + " " + (is_close ? grouped(*base) + " B" : human_bytes(*base)) + " to " +
+               (is_close ? grouped(*head) + " B" : human_bytes(*head));
   const bool over = lower_is_better && static_cast<double>(*head) > static_cast<double>(*base) * (1 + tolerance);
   if (over) {
     entry.status = Status::fail;

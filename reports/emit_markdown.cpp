@@ -218,11 +218,8 @@ std::string render(const Report& report, const MarkdownOptions& options, const S
   if (step.skips && summary.skip > 0) {
     out += "<details><summary>" + plural(summary.skip, "check") + " had nothing to run on</summary>\n\n";
     for (const auto& [reason, checks] : skips_by_reason(report)) {
-      out += "- " + prose(reason) + ": ";
-      for (std::size_t i = 0; i < std::min<std::size_t>(checks.size(), 8); ++i) {
-        out += (i == 0 ? "" : ", ") + markdown_code(cut_middle(checks[i]->id, 64));
-      }
-      out += checks.size() > 8 ? " and " + grouped(checks.size() - 8) + " more\n" : "\n";
+      out += "- " + prose(reason) + ": " +
+             listed_ids(checks, 8, [](std::string_view id) { return markdown_code(cut_middle(id, 64)); }) + "\n";
     }
     out += "\n</details>\n\n";
   }

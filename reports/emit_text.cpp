@@ -231,14 +231,7 @@ void skipped(Printer& printer, const Report& report, std::size_t lines) {
       break;
     }
     const auto& [reason, checks] = groups[i];
-    std::string ids;
-    for (std::size_t k = 0; k < std::min<std::size_t>(checks.size(), 4); ++k) {
-      ids += (k == 0 ? "" : ", ") + checks[k]->id;
-    }
-    if (checks.size() > 4) {
-      ids += " and " + grouped(checks.size() - 4) + " more";
-    }
-    printer.paragraph(6, spell_out(reason) + ": " + ids, 2);
+    printer.paragraph(6, spell_out(reason) + ": " + listed_ids(checks, 4), 2);
   }
 }
 
@@ -266,8 +259,10 @@ void next_steps(Printer& printer, const Report& report, const TextOptions& optio
   std::vector<std::string> steps;
   if (!worst.empty()) {
     steps.push_back("weightproof explain " + worst.front()->rule);
-    if (!worst.front()->reproduce.empty()) {
-      steps.push_back(spell_out(one_line(worst.front()->reproduce)));
+    // Whoever just typed a command is not told to type it again.
+    const std::string again = one_line(worst.front()->reproduce);
+    if (!again.empty() && again != one_line(report.run.command)) {
+      steps.push_back(spell_out(again));
     }
   }
   if (!options.report_dir.empty()) {

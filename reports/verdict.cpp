@@ -221,6 +221,27 @@ std::vector<std::pair<std::string, std::vector<const CheckRecord*>>> skips_by_re
   return out;
 }
 
+std::string listed_ids(const std::vector<const CheckRecord*>& checks, std::size_t shown,
+                       const std::function<std::string(std::string_view)>& spelled) {
+  std::vector<std::pair<std::string_view, std::size_t>> ids;
+  for (const CheckRecord* check : checks) {
+    const auto known = std::find_if(ids.begin(), ids.end(), [&](const auto& row) { return row.first == check->id; });
+    if (known == ids.end()) {
+      ids.emplace_back(check->id, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  std::string out;
+  for (std::size_t i = 0; i < std::min(ids.size(), shown); ++i) {
+    out += (i == 0 ? "" : ", ") + (spelled ? spelled(ids[i].first) : std::string(ids[i].first));
+    if (ids[i].second > 1) {
+      out += " in " + grouped(ids[i].second) + " cases";
+    }
+  }
+  return ids.size() > shown ? out + " and " + grouped(ids.size() - shown) + " more" : out;
+}
+
 std::string check_text(const CheckRecord& check) {
   if (check.status == Status::skip) {
     return "Skipped: " + check.reason;

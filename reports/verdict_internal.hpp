@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ std::string bit_text(const BitsValue& bits);
 std::string bits_line(const BitsValue& bits);
 /// Skipped checks by reason, most first.
 std::vector<std::pair<std::string, std::vector<const CheckRecord*>>> skips_by_reason(const Report& report);
+/// The ids of some records, each once and with how many there are of it, the first `shown` of them.
+std::string listed_ids(const std::vector<const CheckRecord*>& checks, std::size_t shown,
+                       const std::function<std::string(std::string_view)>& spelled = {});
 /// Message of a check for a listing: its message, reason or explanation, else what the rule checks.
 std::string check_text(const CheckRecord& check);
 /// Share for people: "50 %", "0.003 %", "< 0.001 %".

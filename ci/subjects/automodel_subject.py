@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA-NeMo/Automodel's state-dict adapters on the CPU: from_hf for a native state, to_hf of that for stored names.
 
-No model is built: the adapters are given what their constructors ask for, out of config.json. Families without an adapter are identities
-there and "not supported" here, since nothing of Automodel would run.
+No model is built: the adapters are given what their constructors ask for, out of config.json. Of families without an adapter Automodel's
+model itself is built, takes the tensors by their names, strictly, and is asked for its state.
 """
 import importlib
 import sys
@@ -37,6 +37,8 @@ ADAPTERS = {
     "qwen3_next": ("qwen3_next", "Qwen3NextStateDictAdapter", "swiglu"),
     "step3p5": ("step3p5", "Step3p5StateDictAdapter", "swiglu"),
 }
+# Families that Automodel has a model and no adapter for.
+WHOLE_MODELS = {"llama": ("llama", "LlamaForCausalLM"), "qwen3": ("qwen3", "Qwen3ForCausalLM")}
 EXPERT_COUNTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 
 
@@ -65,7 +67,7 @@ def moe_config(config, activation):
 
 def make_adapter(request, dtype):
     if request.family not in ADAPTERS:
-        raise Unsupported(f"Automodel has no adapter for {request.family}, or none that runs without its model")
+        raise Unsupported(f"this script knows no adapter and no model of Automodel for {request.family}")
     module, name, activation = ADAPTERS[request.family]
     cls = getattr(importlib.import_module(f"{MODELS}{module}.state_dict_adapter"), name)
     config = request.config()
@@ -86,14 +88,35 @@ def load_stored(checkpoint):
     return tensors
 
 
+def state_of_model(request):
+    from nemo_automodel.components.models.common import BackendConfig
+    from transformers_subject import settled_config
+
+    config = settled_config(request.checkpoint)
+    module, name = WHOLE_MODELS[request.family]
+    cls = getattr(importlib.import_module(f"{MODELS}{module}.model"), name)
+    model = cls(config, backend=BackendConfig(attn="sdpa", linear="torch", rms_norm="torch", rope_fusion=False))
+    told = model.load_state_dict(load_stored(request.checkpoint), strict=False, assign=True)
+    left = [name for name in told.missing_keys if not (name == "lm_head.weight" and config.tie_word_embeddings)]
+    if left or told.unexpected_keys:
+        raise ValueError(f"missing {left}, unexpected {told.unexpected_keys}")
+    return model.state_dict()
+
+
 def answer(request):
     torch.set_num_threads(1)
     if request.dtype == "f16":
         raise Unsupported("F16")
+    if request.family in WHOLE_MODELS:
+        if request.dtype != "stored":
+            raise Unsupported("a model in another dtype")
+        write(request, state_of_model(request))
+        return
     adapter = make_adapter(request, ASKED.get(request.dtype, torch.bfloat16))
     native = adapter.from_hf(load_stored(request.checkpoint), device_mesh=None)
     tensors = native if request.names == "native" else adapter.to_hf(native, quantization=False)
-    write(request, {name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)})
+    # Of an adapter tensors are asked, decoded ones; the config beside them is this script's.
+    write(request, {name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}, is_decoded=True)
 
 
 if __name__ == "__main__":

@@ -38,15 +38,23 @@ def cast(tensors, dtype):
     return {name: tensor.to(ASKED[dtype]) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
 
 
-def write(request, tensors):
-    """Tensors that share memory are written apart."""
+def plain_config(config):
+    """The config without a word of a quantization that is gone."""
+    out = {name: value for name, value in config.items() if name != "quantization_config"}
+    return {name: plain_config(value) if isinstance(value, dict) else value for name, value in out.items()}
+
+
+def write(request, tensors, is_decoded=False):
+    """Tensors that share memory are written apart. Beside decoded ones the config says nothing of their quantization."""
     tensors = {name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}
     if request.wanted == "state":
         save_file(tensors, request.output)
         return
     request.output.mkdir()
     save_file(tensors, request.output / "model.safetensors", metadata={"format": "pt"})
-    if (request.checkpoint / "config.json").exists():
+    if is_decoded:
+        (request.output / "config.json").write_text(json.dumps(plain_config(request.config()), indent=2), encoding="utf-8")
+    elif (request.checkpoint / "config.json").exists():
         shutil.copy(request.checkpoint / "config.json", request.output)
 
 

@@ -125,6 +125,28 @@ LocalTensor place(const Shape& shape, std::span<const Placement> placements, std
   return local;
 }
 
+namespace {
+
+/// What a component's units are to whoever reads of them: more than a row is a head, or a group of them.
+std::string counted_units(const FusedComponent& component) {
+  if (component.unit == 1) return std::to_string(component.units * component.unit) + " rows";
+  return std::to_string(component.units) + (component.units == 1 ? " head of " : " heads of ") +
+         std::to_string(component.unit) + " rows each";
+}
+
+[[noreturn]] void cannot_share(const FusedComponent& component, std::uint32_t parts) {
+  const bool may_share = component.may_replicate && component.units != 0;
+  const std::string units = std::to_string(component.units);
+  throw Error(ErrorCode::chunk_not_representable,
+              std::to_string(parts) + " tensor parallel ranks cannot share " + counted_units(component) + " equally",
+              {.expected = "a divisor of " + units + (may_share ? " or a multiple of it" : ""),
+               .actual = std::to_string(parts),
+               .hint = "choose a tp that divides " + units + (may_share ? ", or a multiple of " + units : ""),
+               .check = "shard.topology"});
+}
+
+}  // namespace
+
 LocalTensor place_fused(const Shape& shape, std::uint8_t axis, std::span<const FusedComponent> components,
                         std::uint32_t parts, std::uint32_t index) {
   WEIGHTPROOF_ASSERT(axis < shape.rank() && index < parts);
@@ -134,15 +156,11 @@ LocalTensor place_fused(const Shape& shape, std::uint8_t axis, std::span<const F
   for (const FusedComponent& component : components) {
     Interval units;
     if (component.units >= parts) {
-      if (component.units % parts != 0)
-        not_representable("tensor parallel ranks divide the units of every component",
-                          "a divisor of " + std::to_string(component.units), std::to_string(parts));
+      if (component.units % parts != 0) cannot_share(component, parts);
       units = {component.units / parts * index, component.units / parts * (index + 1)};
     } else {
       if (!component.may_replicate || component.units == 0 || parts % component.units != 0)
-        not_representable(component.may_replicate ? "the units divide the tensor parallel ranks that share them"
-                                                  : "a component is not cut into more ranks than it has units",
-                          std::to_string(component.units) + " units", std::to_string(parts) + " ranks");
+        cannot_share(component, parts);
       const std::uint64_t unit = index / (parts / component.units);
       units = {unit, unit + 1};
     }

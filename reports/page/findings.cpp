@@ -176,7 +176,8 @@ std::string row(Context& context, const Finding& finding) {
     const std::string expected = bits_line(finding.expected);
     const std::string actual = bits_line(finding.actual);
     if (!expected.empty() || !actual.empty()) {
-      text += " Expected <span class=\"k\">" + xml_text(cut_middle(expected, 120)) +
+      const bool has_end = text.empty() || text.back() == '.' || text.back() == '!' || text.back() == '?';
+      text += std::string(has_end ? "" : ".") + " Expected <span class=\"k\">" + xml_text(cut_middle(expected, 120)) +
               "</span>, found <span class=\"k\">" + xml_text(cut_middle(actual, 120)) + "</span>.";
     }
   }
@@ -185,7 +186,7 @@ std::string row(Context& context, const Finding& finding) {
          xml_text(cut_middle(finding.title, 120)) + "</b><br/><span class=\"k mu\">" +
          xml_text(cut_middle(finding.rule, 60)) + "</span></td><td>" + subject + "<br/><span class=\"mu\">" + text +
          "</span></td>" + cell(thumbnail(context, finding), "where in it") +
-         cell(against(context, finding), "against base", "nw") + "</tr>";
+         (context.report.compare ? cell(against(context, finding), "against base", "nw") : std::string()) + "</tr>";
 }
 
 std::string by_rule(const std::vector<const Finding*>& rest) {
@@ -280,7 +281,9 @@ std::string findings(Context& context) {
   if (in_full > 0) {
     out += "<h3 class=\"by\">Everything else that is not a plain pass</h3><div class=\"scroll" +
            std::string(in_full > 500 ? " cv" : "") + "\"><table class=\"t stack\">" +
-           table_head("Status@70|Finding@230|Subject|Where in it@90|Against base@110") + "<tbody>";
+           table_head(std::string("Status@70|Finding@230|Subject|Where in it@90") +
+                      (context.report.compare ? "|Against base@110" : "")) +
+           "<tbody>";
     for (std::size_t i = 0; i < in_full; ++i) {
       out += row(context, *rest[i]);
     }

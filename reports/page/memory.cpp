@@ -159,7 +159,8 @@ class Chart {
     const double text_x = left ? x(part.begin_s) - 8 : x(part.end_s) + 8;
     const std::string_view anchor = left ? "end" : "start";
     const bool over = worst_.over > 0;
-    return label(text_x, y(static_cast<double>(worst_.bytes)) + 10,
+    // Beside its bar under a bound, whose line is above; else above all bars, since others may be as high.
+    return label(text_x, y(static_cast<double>(worst_.bytes)) + (memory_.bound ? 10 : -6),
                  human_bytes(worst_.bytes) + " at " + at(part.begin_s) + " s, part " + std::to_string(worst_.index) +
                      " (" + cut_end(part.name, 24) + ")",
                  over ? "tf" : "t2", anchor);
@@ -196,6 +197,23 @@ class Chart {
   double last_ = -1e300;
   double most_ = 1;
 };
+
+// The kinds of memory that some part has.
+std::string key_of(const MemoryInfo& memory) {
+  const auto has = [&](std::uint64_t MemoryPart::*field) {
+    return std::any_of(memory.parts.begin(), memory.parts.end(),
+                       [field](const MemoryPart& part) { return part.*field > 0; });
+  };
+  std::string out;
+  out += has(&MemoryPart::staging) ? "<span><i class=\"sw f3\"></i>staging</span>" : "";
+  out += has(&MemoryPart::companion) ? "<span><i class=\"sw f2\"></i>companion</span>" : "";
+  out += has(&MemoryPart::metadata) ? "<span><i class=\"sw f1\"></i>metadata</span>" : "";
+  if (has(&MemoryPart::uncounted)) {
+    out += out.empty() ? "<span>hatched: what the kernel saw</span>"
+                       : "<span>hatched on top: what only the kernel saw</span>";
+  }
+  return out;
+}
 
 std::string figures(const MemoryInfo& memory) {
   std::string out = "<dl class=\"kv figs\">";
@@ -278,10 +296,7 @@ std::string memory(Context& context) {
   if (!memory.parts.empty()) {
     out += "<figure><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Memory over time\" data-see=\"" +
            at((static_cast<double>(worst.index) + 0.5) / static_cast<double>(memory.parts.size())) + "\">" +
-           Chart(context, memory, worst).draw() +
-           "</div></figure><p class=\"key2\"><span><i class=\"sw f3\"></i>staging</span><span><i class=\"sw "
-           "f2\"></i>companion</span><span><i "
-           "class=\"sw f1\"></i>metadata</span><span>hatched on top: what only the kernel saw</span></p>";
+           Chart(context, memory, worst).draw() + "</div></figure><p class=\"key2\">" + key_of(memory) + "</p>";
   }
   out += figures(memory);
   if (!memory.parts.empty()) {

@@ -178,6 +178,16 @@ std::string order_picture(Context& context, const Finding& finding) {
   return out + where_aside(finding) + "</svg>";
 }
 
+// Below a bar there is room for a few characters.
+std::string bin_label(const std::string& text) {
+  for (const auto& [words, sign] : {std::pair(" or less", "\u2264 "), std::pair(" or more", "\u2265 ")}) {
+    if (text.ends_with(words)) {
+      return sign + cut_end(std::string_view(text).substr(0, text.size() - std::string_view(words).size()), 6);
+    }
+  }
+  return cut_end(text, 8);
+}
+
 std::string histogram_picture(Context& context, const Finding& finding) {
   const Histogram& histogram = *finding.histogram;
   const std::size_t n = std::min<std::size_t>(histogram.bins.size(), 15);
@@ -204,7 +214,7 @@ std::string histogram_picture(Context& context, const Finding& finding) {
       out += label(middle, 107 - height, bin.share > 0 ? percent(bin.share) : "0",
                    bin.bad && bin.share > 0 ? "tf" : "t2", "middle");
     }
-    out += label(middle, 127, cut_middle(bin.label, 8), "t2", "middle");
+    out += label(middle, 127, bin_label(bin.label), "t2", "middle");
   }
   return out + line(0, 112.5, 240, 112.5, "ax") + where_aside(finding) + "</svg>";
 }

@@ -64,7 +64,32 @@ std::string dots(Context& context, const TimingCase& c, const Axis& axis, double
   return out + "<circle cx=\"" + at(axis.x(middle)) + "\" cy=\"14.5\" r=\"3.2\" class=\"fi\"/></svg>";
 }
 
+// Cases that were only timed: beside nothing, against nothing.
+bool is_plain(const TimingCase& c) {
+  return c.ratios.empty() && !c.baseline_seconds && c.baseline.empty() && !c.goal && !c.base_median;
+}
+
+std::string plain_table(const std::vector<TimingCase>& cases) {
+  const bool has_cache = std::any_of(cases.begin(), cases.end(),
+                                     [](const TimingCase& c) { return c.cache != "unknown" || !c.cache_note.empty(); });
+  std::string out =
+      "<div class=\"scroll\" style=\"max-width:680px\"><table class=\"t\"><caption>Wall time of each case; "
+      "there is no baseline beside it.</caption>" +
+      table_head(std::string("Case") + (has_cache ? "|Cache" : "") + "|#Time") + "<tbody>";
+  for (const TimingCase& c : cases) {
+    out += "<tr data-s=\"pass\"><th scope=\"row\">" + html_name(cut_middle(c.name, 80), "n0") + "</th>" +
+           (has_cache
+                ? cell(xml_text(c.cache + (c.cache_note.empty() ? "" : ", " + cut_middle(c.cache_note, 80))), "cache")
+                : std::string()) +
+           cell(c.seconds ? human_seconds(*c.seconds) : std::string("unavailable"), "time", "n nw") + "</tr>";
+  }
+  return out + "</tbody></table></div>";
+}
+
 std::string cases_table(Context& context, const std::vector<TimingCase>& cases) {
+  if (std::all_of(cases.begin(), cases.end(), is_plain)) {
+    return plain_table(cases);
+  }
   const Axis axis = axis_of(cases);
   std::string out =
       "<div class=\"scroll\"><table class=\"t stack\"><caption>Each case beside its baseline, measured in the same "
@@ -110,7 +135,7 @@ std::string phases_table(const TimingInfo& timing) {
     rows +=
         "<tr><th scope=\"row\">" + xml_text(cut_middle(phase.name, 60)) + "</th><td class=\"n\" data-l=\"seconds\">" +
         fixed(*phase.seconds, 2) +
-        "</td><td data-l=\"share\" class=\"shr\"><span class=\"barr\" style=\"width:" + at(std::max(share * 80, 0.5)) +
+        "</td><td data-l=\"share\" class=\"shr\"><span class=\"barr\" style=\"width:" + at(std::max(share * 64, 0.5)) +
         "%\"></span> <span class=\"mu\">" + fixed(share * 100, 0) + " %</span></td></tr>";
   }
   if (rows.empty()) {

@@ -53,7 +53,7 @@ std::string zsh_text(std::string_view text) {
   return out;
 }
 
-std::string zsh_option(const OptionSpec& option) {
+std::string zsh_option(const OptionSpec& option, std::string_view verb) {
   const bool may_repeat = option.kind == OptionKind::texts || option.kind == OptionKind::choices;
   std::string value;
   if (option.kind == OptionKind::path) {
@@ -67,8 +67,8 @@ std::string zsh_option(const OptionSpec& option) {
   }
   std::string out;
   const auto add = [&](const std::string& name) {
-    out +=
-        " \\\n        '" + std::string(may_repeat ? "*" : "") + name + "[" + zsh_text(option.help) + "]" + value + "'";
+    out += " \\\n        '" + std::string(may_repeat ? "*" : "") + name + "[" + zsh_text(option.help_of(verb)) + "]" +
+           value + "'";
   };
   add(std::string(option.name));
   if (option.short_name != 0) {
@@ -189,7 +189,7 @@ std::string zsh_completion() {
     out +=
         "    " + std::string(verb.name) + ")\n      _arguments -s \\\n        '--help[help]' '--version[the version]'";
     for (const OptionSpec* option : options_of(verb.name)) {
-      out += zsh_option(*option);
+      out += zsh_option(*option, verb.name);
     }
     if (const std::string words = joined(argument_words(verb.name)); !words.empty()) {
       out += " \\\n        '1:argument:(" + words + ")'";
@@ -239,7 +239,7 @@ std::string fish_completion() {
       } else if (option->kind != OptionKind::flag) {
         out += " -x";
       }
-      out += " -d '" + quoted_text(option->help) + "'\n";
+      out += " -d '" + quoted_text(option->help_of(verb.name)) + "'\n";
     }
   }
   return out;

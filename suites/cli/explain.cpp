@@ -9,6 +9,7 @@
 
 #include "loader/core/check.hpp"
 #include "loader/core/error.hpp"
+#include "reports/rules.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/support/json_writer.hpp"
 #include "suites/support/text.hpp"
@@ -84,10 +85,13 @@ struct Section {
   bool is_verbatim = false;
 };
 
-void write_page(Console& console, std::string_view id, std::string_view heading, std::span<const Section> sections) {
+/// `summary` is the rule in the words of the specification and goes to programs alone; people get `title` and what the
+/// first section says, which needs no heading.
+void write_page(Console& console, std::string_view id, std::string_view summary, std::string_view title,
+                std::span<const Section> sections) {
   if (console.is_json()) {
     JsonWriter json([&console](std::string_view text) { console.out(text); });
-    json.begin_object().member("schema", "weightproof.explain/1").member("id", id).member("summary", heading);
+    json.begin_object().member("schema", "weightproof.explain/1").member("id", id).member("summary", summary);
     for (const Section& section : sections) {
       if (!section.text.empty()) {
         json.member(section.title, section.text);
@@ -99,15 +103,15 @@ void write_page(Console& console, std::string_view id, std::string_view heading,
     return;
   }
   const std::size_t width = std::min(console.width(), 100U);
-  console.line(console.styled(Tone::strong, id));
-  console.line(wrapped(heading, width));
-  for (const Section& section : sections) {
+  console.line(console.styled(Tone::strong, id) + (title.empty() ? std::string() : ": " + std::string(title)));
+  console.line(wrapped(sections.front().text, width));
+  for (const Section& section : sections.subspan(1)) {
     if (section.text.empty()) {
       continue;
     }
-    std::string title(section.title);
-    std::replace(title.begin(), title.end(), '_', ' ');
-    console.line("\n" + console.styled(Tone::strong, title));
+    std::string heading(section.title);
+    std::replace(heading.begin(), heading.end(), '_', ' ');
+    console.line("\n" + console.styled(Tone::strong, heading));
     console.line(section.is_verbatim ? std::string(section.text) : wrapped(section.text, width));
   }
 }
@@ -123,10 +127,15 @@ int run_explain(const Arguments& arguments, Console& console) {
   if (const CheckPage* page = find_check_page(asked)) {
     const CheckInfo& info = *find_check(asked);
     const std::string_view needs = info.needs.empty() ? std::string_view("nothing") : info.needs;
-    const std::array sections = {Section{"what_it_means", page->meaning}, Section{"why_it_matters", page->importance},
-                                 Section{"example", page->example},       Section{"how_to_mend_it", page->remedy},
-                                 Section{"severity", info.severities},    Section{"needs", needs}};
-    write_page(console, info.id, info.summary, sections);
+    const std::array sections = {Section{"what_it_means", page->meaning},
+                                 Section{"why_it_matters", page->importance},
+                                 Section{"example", page->example},
+                                 Section{"how_to_mend_it", page->remedy},
+                                 Section{"rule", info.summary},
+                                 Section{"severity", info.severities},
+                                 Section{"needs", needs}};
+    const reports::Rule* rule = reports::find_rule(info.id);
+    write_page(console, info.id, info.summary, rule == nullptr ? std::string_view() : rule->title, sections);
     return k_exit_done;
   }
   if (const ErrorPage* page = find_error_page(asked)) {
@@ -135,7 +144,7 @@ int run_explain(const Arguments& arguments, Console& console) {
         Section{"what_it_means", page->meaning},      Section{"example", page->example},
         Section{"how_to_mend_it", page->remedy},      Section{"class", to_string(class_of(code))},
         Section{"format_name", format_name_of(code)}, Section{"reported_by", check_of(code)}};
-    write_page(console, page->code, "error code", sections);
+    write_page(console, page->code, "error code", "an error code", sections);
     return k_exit_done;
   }
   std::vector<std::string_view> names;

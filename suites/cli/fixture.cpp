@@ -157,6 +157,36 @@ std::string config_changes(const std::vector<std::string>& settings) {
   return text;
 }
 
+// The command that makes the checkpoint without its fault.
+std::string twin_command(const fixtures::GenerateOptions& options, const Arguments& arguments) {
+  std::string out = "weightproof fixture " + options.family + " --preset " + options.preset;
+  if (!options.form.empty()) {
+    out += " --form " + options.form;
+  }
+  if (options.shard_bytes == 0 && options.shard_count != 1) {
+    out += " --shards " + std::to_string(options.shard_count);
+  }
+  const char* tie = options.tie == fixtures::TieMode::tied          ? "tied"
+                    : options.tie == fixtures::TieMode::untied      ? "untied"
+                    : options.tie == fixtures::TieMode::absent      ? "absent"
+                    : options.tie == fixtures::TieMode::stored_head ? "stored"
+                                                                    : nullptr;
+  if (tie != nullptr) {
+    out += std::string(" --tie ") + tie;
+  }
+  for (const char* name : {"--weights", "--seed", "--shard-size", "--sparse"}) {
+    if (arguments.has(name)) {
+      out += std::string(" ") + name + ' ' + arguments.text(name);
+    }
+  }
+  if (arguments.has("--set")) {
+    for (const std::string& setting : arguments.texts("--set")) {
+      out += " --set '" + printable(setting) + "'";
+    }
+  }
+  return out + " --out DIR";
+}
+
 fixtures::TieMode tie_mode(const std::string& text) {
   return text == "tied"     ? fixtures::TieMode::tied
          : text == "untied" ? fixtures::TieMode::untied
@@ -179,6 +209,9 @@ int run_fixture(const Arguments& arguments, Console& console) {
       unknown("fault", fault_name, fault_names());
     }
     options = fixtures::clean_twin(*fault);  // the checkpoint in which the fault shows
+    if (!fixtures::needs_shards(*fault)) {
+      options.shard_count = 1;  // as the same checkpoint is written without the fault
+    }
   }
   if (arguments.positionals().empty() && fault_name.empty()) {
     ErrorFacts facts;
@@ -217,6 +250,14 @@ int run_fixture(const Arguments& arguments, Console& console) {
   }
   options.dtype = arguments.text("--weights", options.dtype);
   options.seed = arguments.count("--seed").value_or(options.seed);
+  options.shard_count = arguments.count("--shards").value_or(options.shard_count);
+  if (options.shard_count == 0 || (arguments.has("--shards") && arguments.has("--shard-size"))) {
+    ErrorFacts facts;
+    facts.hint = "give --shards 1 or more, or --shard-size alone";
+    throw Error(ErrorCode::usage,
+                options.shard_count == 0 ? "no file is too few" : "--shards and --shard-size both say how to split",
+                facts);
+  }
   options.shard_bytes = arguments.bytes("--shard-size").value_or(options.shard_bytes);
   if (arguments.has("--tie")) {
     options.tie = tie_mode(arguments.text("--tie"));
@@ -312,6 +353,9 @@ int run_fixture(const Arguments& arguments, Console& console) {
     }
     console.line("broken by " + std::string(planted->name) + ": " + std::string(planted->check) + " must report " +
                  (subjects.empty() ? std::string("it") : subjects));
+    if (fault != nullptr && !console.is_quiet()) {
+      console.line("whole twin: " + twin_command(options, arguments));
+    }
   }
   if (!console.is_quiet()) {
     console.line("next: weightproof verify " + printable(directory.string()));

@@ -126,7 +126,8 @@ std::string help_text(const VerbSpec& verb, bool full) {
         continue;
       }
       // A screen has room for what an option does, not for its fine print.
-      std::string text(full ? option->help : option->help.substr(0, option->help.find("; ")));
+      const std::string_view help = option->help_of(verb.name);
+      std::string text(full ? help : help.substr(0, help.find("; ")));
       if (full && option->has_environment) {
         text += " [" + option->environment_name() + "]";
       }

@@ -15,11 +15,25 @@ judge::CaseFilter filter_of(const Arguments& arguments) {
   judge::CaseFilter filter;
   filter.globs = arguments.texts("--case");
   filter.preset = arguments.text("--preset", filter.preset);
-  const std::string wanted = arguments.text("--wanted", "both");
+  const std::string topology = arguments.text("--topology");
+  const std::string wanted = arguments.text("--wanted", topology.empty() ? "both" : "rank");
   if (wanted == "state") {
     filter.wanted = {judge::Wanted::state};
   } else if (wanted == "export") {
     filter.wanted = {judge::Wanted::exported};
+  } else if (wanted == "rank") {
+    filter.wanted = {};
+  }
+  if (wanted == "rank" || wanted == "all") {
+    filter.ranks = judge::usual_rank_questions();
+  }
+  if (!topology.empty()) {
+    if (filter.ranks.empty()) {
+      ErrorFacts facts;
+      facts.hint = "leave out --topology, or ask for --wanted rank or all";
+      throw Error(ErrorCode::usage, "--topology asks for what ranks hold, --wanted " + wanted + " does not", facts);
+    }
+    filter.ranks = {{judge::topology_text(topology), {}}};
   }
   if (arguments.text("--names") == "native") {
     filter.names = judge::Names::native;
@@ -41,6 +55,9 @@ int list(const judge::CaseFilter& filter, Console& console) {
   for (const judge::Case& row : cases) {
     json.begin_object().compact().member("case", row.id()).member("family", row.fixture.family);
     json.member("wanted", to_string(row.wanted)).member("names", to_string(row.names)).member("dtype", row.dtype);
+    if (row.is_of_rank()) {
+      json.member("topology", row.topology).member("rank", row.rank);
+    }
     json.end_object();
   }
   json.end_array().end_object();

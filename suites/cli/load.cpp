@@ -12,6 +12,7 @@
 #include "suites/cli/common.hpp"
 #include "suites/cli/interrupt.hpp"
 #include "suites/cli/planning.hpp"
+#include "suites/cli/rank_table.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/state/native_state.hpp"
 #include "suites/support/json_writer.hpp"
@@ -52,9 +53,10 @@ std::string form_text(const Form& form) {
   return text + (form.is_tied ? ", tied" : "");
 }
 
-// Writes the arena's tensors as a checkpoint that says what it is.
+// Writes the arena's tensors as a checkpoint that says what it is. What one rank holds says of which topology and
+// carries no layout: there is no way back to the stored files out of a part.
 void emit(const OpenedCheckpoint& opened, const plan::Plan& plan, exec::LoadAttempt& attempt, const std::string& target,
-          const Arguments& arguments) {
+          const RankChoice& choice, const Arguments& arguments) {
   std::vector<save::ExportTensor> tensors;
   std::vector<std::span<const std::byte>> bytes;
   for (std::size_t i = 0; i < plan.tensors().size(); ++i) {
@@ -74,13 +76,17 @@ void emit(const OpenedCheckpoint& opened, const plan::Plan& plan, exec::LoadAtte
   if (opened.form) {
     options.metadata->emplace_back("weightproof.form", form_text(*opened.form));
   }
+  if (choice.topology) {
+    options.metadata->emplace_back("weightproof.topology", plan::to_string(*choice.topology));
+    options.metadata->emplace_back("weightproof.rank", std::to_string(choice.rank));
+  }
   const std::filesystem::path config = opened.checkpoint.root / "config.json";
   if (opened.checkpoint.config && !target.ends_with(".safetensors")) {
     options.carried.push_back({"config.json", plan.decodes().empty()
                                                   ? read_text_file(config, limits::config_bytes_max)
                                                   : edited_config_text(*opened.checkpoint.config, std::nullopt, true)});
   }
-  if (plan.side() == plan::Side::native && !target.ends_with(".safetensors")) {
+  if (plan.side() == plan::Side::native && !choice.topology && !target.ends_with(".safetensors")) {
     StateOptions as_stored;
     as_stored.schema = opened.schema.get();
     as_stored.dtype = target_dtype(arguments);
@@ -100,10 +106,13 @@ int run_load(const Arguments& arguments, Console& console) {
   const auto seconds_since = [](std::chrono::steady_clock::time_point from) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
   };
+  const RankChoice choice = rank_choice(arguments);
   const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
   const double scan_s = seconds_since(start);
   const auto plan_start = std::chrono::steady_clock::now();
-  const plan::Plan plan = make_load_plan(opened, arguments);
+  const plan::PlanBasis basis = make_plan_basis(opened, arguments);
+  const plan::Plan plan =
+      choice.topology ? basis.plan(rank_layout(basis.schema(), choice, arguments).of(choice.rank)) : basis.plan();
   const double plan_s = seconds_since(plan_start);
   const storage::Checkpoint* checkpoint = &opened.checkpoint;
   const exec::SourceFiles sources = exec::SourceFiles::of(std::span(&checkpoint, 1));
@@ -121,7 +130,7 @@ int run_load(const Arguments& arguments, Console& console) {
   attempt.require_complete();
   const std::string target = arguments.text("--emit");
   if (!target.empty()) {
-    emit(opened, plan, attempt, target, arguments);
+    emit(opened, plan, attempt, target, choice, arguments);
   }
 
   const measure::Residency after = measure::read_residency(paths);
@@ -151,6 +160,9 @@ int run_load(const Arguments& arguments, Console& console) {
   if (!console.is_json()) {
     console.line("loaded " + counted(plan.tensors().size(), "tensor", "tensors") + ", " +
                  human_bytes(plan.memory().final_tensor_bytes) + ", route " + std::string(to_string(plan.route())));
+    if (choice.topology) {
+      console.line("rank    " + std::to_string(choice.rank) + " of " + plan::to_string(*choice.topology));
+    }
     console.line("read    " + human_bytes(counters.read_bytes) + " in " +
                  counted(counters.requests, "request", "requests") + ", " +
                  counted(counters.opens, "file opened", "files opened"));
@@ -168,6 +180,9 @@ int run_load(const Arguments& arguments, Console& console) {
   JsonWriter json([&console](std::string_view text) { console.out(text); });
   json.begin_object().member("schema", "weightproof.load/1");
   write_checkpoint(json, opened);
+  if (choice.topology) {
+    json.member("topology", plan::to_string(*choice.topology)).member("rank", choice.rank);
+  }
   json.name("planned")
       .begin_object()
       .member("bytes", plan.traffic().read_bytes)

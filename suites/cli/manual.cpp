@@ -91,7 +91,8 @@ std::string manual_page() {
   }
   out += ".SH OPTIONS\nEach option belongs to the verbs named with it.\n";
   for (const OptionSpec& option : all_options()) {
-    out += ".TP\n" + option_line(option) + '\n' + roff(option.help) + ".\nVerbs: " + roff(option.verbs) + ".\n";
+    out +=
+        ".TP\n" + option_line(option) + '\n' + roff(option.help_of_all()) + ".\nVerbs: " + roff(option.verbs) + ".\n";
     if (option.has_environment) {
       out += "Environment: " + bold(option.environment_name()) + ".\n";
     }

@@ -149,6 +149,32 @@ bool OptionSpec::belongs_to(std::string_view verb) const {
   return false;
 }
 
+std::string_view OptionSpec::help_of(std::string_view verb) const {
+  std::string_view rest = help;
+  std::string_view out = rest.substr(0, rest.find("||"));
+  while (rest.find("||") != std::string_view::npos) {
+    rest.remove_prefix(rest.find("||") + 2);
+    const std::string_view part = rest.substr(0, rest.find("||"));
+    const std::size_t mark = part.find(": ");
+    for (const std::string_view candidate : split(part.substr(0, mark), ' ')) {
+      if (candidate == verb) {
+        out = part.substr(mark + 2);
+      }
+    }
+  }
+  return out;
+}
+
+std::string OptionSpec::help_of_all() const {
+  std::string out(help.substr(0, help.find("||")));
+  std::string_view rest = help;
+  while (rest.find("||") != std::string_view::npos) {
+    rest.remove_prefix(rest.find("||") + 2);
+    out += ". Under " + std::string(rest.substr(0, rest.find("||")));
+  }
+  return out;
+}
+
 std::string OptionSpec::environment_name() const {
   std::string out = "WEIGHTPROOF_";
   for (const char c : name.substr(2)) {

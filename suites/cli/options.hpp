@@ -23,8 +23,13 @@ struct OptionSpec {
   std::string_view verbs;  ///< separated by blanks
   std::string_view group;  ///< heading in the help
   bool has_environment;
+  /// What it does. Where a verb means something of its own by it, "||VERB[ VERB...]: what it does there" follows.
   std::string_view help;
   bool belongs_to(std::string_view verb) const;
+  /// `help` for one verb.
+  std::string_view help_of(std::string_view verb) const;
+  /// `help` for all verbs at once, as the manual has it.
+  std::string help_of_all() const;
   /// "WEIGHTPROOF_KEYS_ONLY".
   std::string environment_name() const;
 };

@@ -7,7 +7,12 @@
 namespace weightproof::suites::cli {
 
 plan::PlanBasis make_plan_basis(const OpenedCheckpoint& opened, const Arguments& arguments) {
-  std::shared_ptr<const Schema> schema = opened.schema ? opened.schema : identity_schema(opened.checkpoint.catalog);
+  // What codecs yield: the decoded state knows them, with their probes read.
+  StateOptions as_coded;
+  as_coded.has_codec_shapes = true;
+  const DecodedState state(opened.checkpoint, as_coded);
+  std::shared_ptr<const Schema> schema =
+      opened.schema ? opened.schema : identity_schema(opened.checkpoint.catalog, state);
   plan::Request request;
   request.dtype = target_dtype(arguments);
   request.decoded_dtype = decoded_dtype(opened.checkpoint.config ? &*opened.checkpoint.config : nullptr);
@@ -27,8 +32,6 @@ plan::PlanBasis make_plan_basis(const OpenedCheckpoint& opened, const Arguments&
   for (const storage::Shard& shard : opened.checkpoint.shards) {
     request.header_bytes += shard.header ? shard.header->header_bytes : 0;
   }
-  // What codecs yield: the decoded state knows them, with their probes read.
-  const DecodedState state(opened.checkpoint, {});
   for (const StateTensor& tensor : state.tensors()) {
     const StoredId id = schema->find_stored(tensor.key);
     if (tensor.codec && id != k_no_id) {

@@ -154,7 +154,7 @@ RankChoice rank_choice(const Arguments& arguments) {
   }
   choice.topology = plan::parse_topology(arguments.text("--topology"));
   if (choice.is_all == rank.has_value()) {
-    refuse("a topology has many ranks", "add --rank R, or --all-ranks");
+    refuse("a topology has many ranks", "add --rank R, or under plan --all-ranks");
   }
   if (arguments.text("--layout", "native") == "hf") {
     refuse("stored tensors are not divided among ranks, native ones are", "leave out --layout hf");

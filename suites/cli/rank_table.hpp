@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan with a topology: which ranks are asked about, and all of them side by side.
+// plan and load with a topology: which ranks are asked about, and all of them side by side.
 #pragma once
 
 #include <optional>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <span>
 
 #include "reports/compare.hpp"
@@ -95,6 +96,30 @@ void list_changes(const char* word, Tone tone, const std::vector<reports::Compar
   }
 }
 
+// Checks that stopped for one reason are one change: the reason.
+std::vector<reports::CompareEntry> folded(const std::vector<reports::CompareEntry>& entries) {
+  constexpr std::string_view words = " no longer runs: ";
+  std::map<std::string, std::vector<const reports::CompareEntry*>> by_reason;
+  for (const reports::CompareEntry& entry : entries) {
+    if (const std::size_t at = entry.text.find(words); at != std::string::npos) {
+      by_reason[entry.text.substr(at + words.size())].push_back(&entry);
+    }
+  }
+  std::vector<reports::CompareEntry> out;
+  for (const reports::CompareEntry& entry : entries) {
+    const std::size_t at = entry.text.find(words);
+    const auto group = at == std::string::npos ? by_reason.end() : by_reason.find(entry.text.substr(at + words.size()));
+    if (group == by_reason.end() || group->second.size() == 1) {
+      out.push_back(entry);
+    } else if (group->second.front() == &entry) {
+      out.push_back(entry);
+      out.back().rule = counted(group->second.size(), "check", "checks");
+      out.back().text = "no longer run: " + group->first;
+    }
+  }
+  return out;
+}
+
 int compare(Words words, const Arguments& arguments, Console& console) {
   const reports::Report base = read_report(words[0]);
   reports::Report head = read_report(words[1]);
@@ -123,7 +148,7 @@ int compare(Words words, const Arguments& arguments, Console& console) {
   list_changes("new", Tone::fail, changes.fresh, console);
   list_changes("fixed", Tone::pass, changes.fixed, console);
   list_changes("still", Tone::warn, changes.still, console);
-  list_changes("changed", Tone::muted, changes.changed_passing, console);
+  list_changes("changed", Tone::muted, folded(changes.changed_passing), console);
   return status;
 }
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a subject is asked: every small fixture of every family, stored form and quantization scheme, as a state or as
-// an export, in each dtype that was asked for.
+// What a subject is asked: every small fixture of every family, stored form and quantization scheme, as a state, as an
+// export or as what one rank of a topology holds, in each dtype that was asked for.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "loader/core/schema.hpp"
 
 namespace weightproof::suites::judge {
 
@@ -22,7 +25,8 @@ enum class Names : std::uint8_t {
 std::string_view to_string(Wanted wanted);
 std::string_view to_string(Names names);
 
-/// A checkpoint to be made: a preset of a family in one form, or a quantized checkpoint of no family.
+/// A checkpoint to be made: a preset of a family in one form, or a quantized checkpoint of no family, whose preset is
+/// the quantized case.
 struct FixtureSpec {
   std::string family;
   std::string preset;
@@ -36,9 +40,25 @@ struct Case {
   Wanted wanted = Wanted::state;
   Names names = Names::stored;
   std::string dtype = "stored";  ///< stored, bf16, f32, f16
-  /// "llama/tiny/state/stored"; native names are told: "llama/tiny/native/stored".
+  /// Not empty: the state is what `rank` of this topology holds, by native names. Sizes above one alone: "tp=2,fsdp=2".
+  std::string topology = {};
+  std::uint32_t rank = 0;
+  bool is_of_rank() const { return !topology.empty(); }
+  /// "llama/tiny/state/stored"; native names and ranks are told: "llama/tiny/native/stored",
+  /// "llama/tiny/rank/stored/tp=2/1".
   std::string id() const;
 };
+
+/// Ranks of one topology that are asked about, of every fixture of a family that it is legal for.
+struct RankQuestion {
+  std::string topology;
+  std::vector<std::uint32_t> ranks;  ///< empty: all of them
+};
+/// A few ranks that between them show each rule: components, chunks that do not divide, one cut after the other, stages
+/// of layers, experts.
+std::vector<RankQuestion> usual_rank_questions();
+/// A topology as cases write it. Throws Error(usage) for one that is misspelt.
+std::string topology_text(std::string_view topology);
 
 struct CaseFilter {
   std::vector<std::string> globs;  ///< of Case::id(); empty: all
@@ -46,9 +66,16 @@ struct CaseFilter {
   std::vector<Wanted> wanted = {Wanted::state, Wanted::exported};
   Names names = Names::stored;  ///< of states; an export has stored names
   std::vector<std::string> dtypes = {"stored"};
+  /// Asked of the preset tiny of each family in its first form, or of all that `preset` takes where it is not the
+  /// default.
+  std::vector<RankQuestion> ranks = {};
 };
 
-/// In the order of families, presets and forms; cases of one fixture follow one another. Pure.
+/// The native tensors of a fixture with the rules by which ranks share them; nothing where it is of no family.
+std::optional<Schema> schema_of(const FixtureSpec& fixture);
+
+/// In the order of families, presets and forms, quantized checkpoints last; cases of one fixture follow one another.
+/// Topologies that a fixture cannot be divided by are left out. Pure.
 std::vector<Case> list_cases(const CaseFilter& filter);
 
 /// Writes the fixture into `directory`, which is made. Throws std::exception of the generator.

@@ -131,10 +131,16 @@ std::optional<ValueDifference> differing_values(const ExpectedState& expected, c
 
 bool is_floating_name(DType dtype) { return is_ordinary_float(dtype) || dtype == DType::f64; }
 
+/// A float of eight bits or less: by itself it is not the number, a scale belongs to it.
+bool is_code(DType dtype) { return name_of(dtype).starts_with("F") && !is_floating_name(dtype); }
+
 void note_dtype(const ExpectedTensor& wanted, const Result::Tensor& found, Comparison& out) {
   const reference::Dtype asked = wanted.dtypes.front();
   Comparison::Mismatch row{wanted.name, std::string(reference::name_of(asked)), std::string(name_of(found.dtype))};
-  if (!reference::is_floating(asked) || !is_floating_name(found.dtype)) {
+  if (reference::is_floating(asked) && bits_of(found.dtype) <= 8 && is_code(found.dtype)) {
+    row.remark = "codes that were not decoded, or numbers that were quantized again";
+    (wanted.is_state_f32 ? out.narrowed_f32 : out.narrowed).push_back(std::move(row));
+  } else if (!reference::is_floating(asked) || !is_floating_name(found.dtype)) {
     out.integers.push_back(std::move(row));
   } else if (bits_of(found.dtype) < reference::bits_of(asked)) {
     (wanted.is_state_f32 ? out.narrowed_f32 : out.narrowed).push_back(std::move(row));
@@ -182,12 +188,42 @@ Explanation explain(const ExpectedState& expected, const Result& result, const s
                             source_of(result, found), related);
 }
 
+/// The part of another rank, where that is what was answered.
+std::optional<Explanation> other_rank(const ExpectedState& expected, const Result& result, const std::string& name) {
+  const ExpectedTensor& wanted = *expected.find(name);
+  const Result::Tensor& found = *result.find(name);
+  if (wanted.held.empty() || found.bytes > k_window_bytes) {
+    return std::nullopt;
+  }
+  reference::Bytes theirs(static_cast<std::size_t>(found.bytes));
+  result.read(found, 0, theirs);
+  const auto rank = expected.rank_holding(wanted, *reference::dtype_named(name_of(found.dtype)), theirs);
+  if (!rank) {
+    return std::nullopt;
+  }
+  const std::string own = std::to_string(expected.asked().rank);
+  Explanation out =
+      explain_difference(name, source_of(expected, wanted, found.dtype, *reference::dtype_named(name_of(found.dtype))),
+                         source_of(result, found));
+  out.kind = "other_rank";
+  out.title = "Part of another rank";
+  out.text = "Every element is the one that rank " + std::to_string(*rank) + " of " + expected.asked().topology +
+             " holds; asked for was the part of rank " + own + ".";
+  out.certainty = Certainty::certain;
+  return out;
+}
+
 void compare_one(const ExpectedState& expected, const ExpectedTensor& wanted, const Result& result,
                  const Result::Tensor& found, Comparison& out) {
   ++out.tensors;
   const Shape& shape = found.shape;
   if (!std::equal(shape.begin(), shape.end(), wanted.shape.begin(), wanted.shape.end())) {
-    out.shapes.push_back({wanted.name, reference::text_of(wanted.shape), to_string(shape)});
+    const bool is_whole = !wanted.whole_shape.empty() &&
+                          std::equal(shape.begin(), shape.end(), wanted.whole_shape.begin(), wanted.whole_shape.end());
+    out.shapes.push_back({wanted.name, reference::text_of(wanted.shape), to_string(shape),
+                          is_whole ? "that is the whole tensor and not the part of rank " +
+                                         std::to_string(expected.asked().rank) + " of " + expected.asked().topology
+                                   : std::string()});
     return;
   }
   const auto dtype = reference::dtype_named(name_of(found.dtype));
@@ -260,125 +296,13 @@ Comparison compare_with_reference(ExpectedState& expected, const Result& result)
   }
   for (std::size_t i = 0; i < std::min(out.values.size(), k_explained_max); ++i) {
     if (bits_of(result.find(out.values[i].name)->dtype) >= 8 && !out.values[i].shape.empty()) {
-      out.values[i].explanation = explain(expected, result, out.values[i].name);
+      out.values[i].explanation = other_rank(expected, result, out.values[i].name);
+      if (!out.values[i].explanation) {
+        out.values[i].explanation = explain(expected, result, out.values[i].name);
+      }
     }
   }
   return out;
-}
-
-namespace {
-
-using reports::CheckBuilder;
-using reports::CheckRecord;
-
-CheckBuilder builder_of(const char* id, const std::string& case_name, const std::string& reproduce) {
-  CheckBuilder builder(id);
-  builder.case_name(case_name).evidence("property", case_name).evidence("reproduce", reproduce);
-  return builder;
-}
-
-CheckRecord names_record(CheckBuilder builder, const std::vector<std::string>& names, const char* what,
-                         std::uint64_t examined) {
-  for (const std::string& name : names) {
-    builder.subject(name);
-  }
-  builder.examined(examined);
-  return builder.fail_if_subjects(names.empty() ? std::string()
-                                                : counted(names.size(), "tensor", "tensors") + " " + what + ", first " +
-                                                      printable(names.front()));
-}
-
-CheckRecord mismatch_record(CheckBuilder builder, const std::vector<Comparison::Mismatch>& rows, const char* what,
-                            std::uint64_t examined) {
-  for (const Comparison::Mismatch& row : rows) {
-    builder.subject(row.name);
-  }
-  builder.examined(examined);
-  if (rows.empty()) {
-    return builder.pass();
-  }
-  const Comparison::Mismatch& first = rows.front();
-  builder.expected(first.expected).actual(first.actual);
-  return builder.fail(printable(first.name) + " has " + what + " " + first.actual + ", asked for was " +
-                      first.expected);
-}
-
-CheckRecord values_record(CheckBuilder builder, const std::vector<ValueDifference>& rows, std::uint64_t examined) {
-  builder.examined(examined);
-  if (rows.empty()) {
-    return builder.pass();
-  }
-  for (const ValueDifference& row : rows) {
-    builder.subject(row.name);
-  }
-  const ValueDifference& first = rows.front();
-  if (first.explanation) {
-    builder.explanation(summary_of(*first.explanation));
-  }
-  builder.expected(first.expected).actual(first.actual);
-  builder.evidence("coordinate", reports::Value::array_of(first.coordinate))
-      .evidence("shape", reports::Value::array_of(first.shape))
-      .evidence("count", first.differing)
-      .evidence("elements", first.elements)
-      .evidence("dtype", first.dtype)
-      .evidence("source", first.source);
-  std::string at;
-  for (const std::uint64_t index : first.coordinate) {
-    at += (at.empty() ? "" : ", ") + std::to_string(index);
-  }
-  return builder.fail(printable(first.name) + "[" + at + "] is " + first.actual + ", the reference says " +
-                      first.expected + "; " + grouped(first.differing) + " of " +
-                      counted(first.elements, "element differs", "elements differ"));
-}
-
-}  // namespace
-
-CaseRecords records_of(const Comparison& comparison, const std::string& case_name, const std::string& reproduce) {
-  const auto builder = [&](const char* id) { return builder_of(id, case_name, reproduce); };
-  CaseRecords all;
-  std::vector<CheckRecord>& out = all.checks;
-  const std::uint64_t tensors = comparison.tensors;
-  out.push_back(names_record(builder("keys.missing"), comparison.missing, "missing", tensors));
-  out.push_back(names_record(builder("keys.unexpected"), comparison.unexpected, "nobody asked for", tensors));
-  if (!comparison.missing_heads.empty()) {
-    out.push_back(names_record(builder("tied.head_missing"), comparison.missing_heads,
-                               "missing: a head that is not tied", tensors));
-  }
-  out.push_back(mismatch_record(builder("keys.shape"), comparison.shapes, "shape", tensors));
-  // One record for the dtypes of a sound answer; a fault is named by its kind.
-  const std::size_t before = out.size();
-  const auto add_fault = [&](const char* id, const std::vector<Comparison::Mismatch>& rows) {
-    if (!rows.empty()) {
-      out.push_back(mismatch_record(builder(id), rows, "dtype", tensors));
-    }
-  };
-  add_fault("dtype.f32_state", comparison.narrowed_f32);
-  add_fault("dtype.narrowed", comparison.narrowed);
-  add_fault("dtype.integer_cast", comparison.integers);
-  add_fault("dtype.declared", comparison.dtypes);
-  if (out.size() == before) {
-    out.push_back(builder("dtype.declared").examined(tensors).pass());
-  }
-  if (!comparison.tied.empty()) {
-    out.push_back(values_record(builder("tied.mismatch"), comparison.tied, comparison.bytes));
-  }
-  out.push_back(values_record(builder("value.exact"), comparison.values, comparison.bytes));
-  for (CheckRecord& record : out) {
-    if (record.status == reports::Status::fail) {
-      record.message = case_name + ": " + record.message;  // the same fault shows in many cases
-    }
-  }
-  for (const ValueDifference& row : comparison.values) {
-    if (!row.explanation) {
-      continue;
-    }
-    reports::Finding finding = finding_of(*row.explanation, "value.exact");
-    finding.explanation = case_name + ": " + finding.explanation;
-    finding.property = case_name;
-    finding.reproduce = reproduce;
-    all.findings.push_back(std::move(finding));
-  }
-  return all;
 }
 
 }  // namespace weightproof::suites::judge

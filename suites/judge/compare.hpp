@@ -34,6 +34,7 @@ struct Comparison {
   std::vector<std::string> unexpected;
   struct Mismatch {
     std::string name, expected, actual;
+    std::string remark = {};  ///< what the difference looks like
   };
   std::vector<Mismatch> shapes;
   std::vector<Mismatch> narrowed;      ///< narrower than asked for

@@ -5,7 +5,9 @@
 
 #include "loader/core/config.hpp"
 #include "loader/core/limits.hpp"
+#include "loader/plan/ranks.hpp"
 #include "reference/failure.hpp"
+#include "suites/ranks/oracle.hpp"
 
 namespace weightproof::suites::judge {
 namespace {
@@ -57,12 +59,24 @@ void add_dtype(std::vector<Dtype>& list, Dtype dtype) {
 
 ExpectedState::ExpectedState(const std::filesystem::path& checkpoint, const Case& asked)
     : model_(open_model(checkpoint, asked_dtype(asked.dtype))),
+      case_(asked),
       asked_(asked_dtype(asked.dtype)),
       wanted_(asked.wanted) {
   const reference::Mapping& mapping = model_.mapping();
+  if (asked.is_of_rank()) {
+    schema_ = schema_of(asked.fixture);
+    if (!schema_) {
+      throw reference::Failure("RankUnknown", "no family says how ranks share these tensors");
+    }
+    topology_ = plan::parse_topology(asked.topology);
+    stages_ = dealt_stages(plan::layer_count(*schema_), topology_.pp);
+  }
   if (asked.names == Names::native) {
     for (std::size_t i = 0; i < mapping.native_tensors().size(); ++i) {
-      tensors_.push_back(native_tensor(static_cast<int>(i)));
+      ExpectedTensor row = native_tensor(static_cast<int>(i));
+      if (!schema_ || cut_to_rank(row, asked.rank)) {
+        tensors_.push_back(std::move(row));
+      }
     }
   } else {
     for (std::size_t i = 0; i < mapping.keys().size(); ++i) {
@@ -186,6 +200,9 @@ ExpectedTensor ExpectedState::target_tensor(const reference::Mapping& target, in
 }
 
 bool ExpectedState::take_form(std::vector<reference::Key> answer) {
+  if (schema_) {
+    return false;  // other forms are of whole models
+  }
   std::optional<reference::Mapping> target;
   try {
     const reference::Config config(plain_config(model_.checkpoint().directory() / "config.json"));
@@ -260,6 +277,9 @@ std::optional<ExpectedTensor> ExpectedState::find_extra(std::string_view name) c
     return std::nullopt;
   }
   ExpectedTensor out = native_tensor(native);
+  if (schema_ && !cut_to_rank(out, case_.rank)) {
+    return std::nullopt;
+  }
   out.name = std::string(name);
   out.need = Need::optional;
   if (row.is_default) {
@@ -274,7 +294,7 @@ reference::Bytes ExpectedState::region(const ExpectedTensor& tensor, const refer
     return reference::export_region(model_, *target_, tensor.target, box, dtype);
   }
   if (tensor.native >= 0) {
-    return model_.region(tensor.native, box, dtype);
+    return tensor.held.empty() ? model_.region(tensor.native, box, dtype) : held_region(tensor, box, dtype);
   }
   if (tensor.is_plain && model_.checkpoint().at(tensor.key).dtype == dtype) {
     return model_.stored_region(tensor.key, box);

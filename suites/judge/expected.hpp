@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "loader/core/placement.hpp"
 #include "reference/model.hpp"
 #include "suites/judge/cases.hpp"
 
@@ -36,6 +37,10 @@ struct ExpectedTensor {
   std::string key;
   bool is_plain = true;        ///< stored as itself
   bool is_transposed = false;  ///< asked for with the last two axes of `key` exchanged
+
+  // Of a rank: axis by axis the indices of the whole tensor that its part is made of. Empty: all of it.
+  std::vector<std::vector<std::uint64_t>> held;
+  reference::Shape whole_shape;
 };
 
 class ExpectedState {
@@ -63,6 +68,11 @@ class ExpectedState {
   /// Elements of a box in one of the dtypes of the tensor, dense, row-major.
   reference::Bytes region(const ExpectedTensor& tensor, const reference::Box& box, reference::Dtype dtype) const;
 
+  /// Another rank of the topology whose part of a tensor has the same shape and these bytes, of ranks that are asked
+  /// for: the first one.
+  std::optional<std::uint32_t> rank_holding(const ExpectedTensor& tensor, reference::Dtype dtype,
+                                            const reference::Bytes& bytes) const;
+
   /// False where every element of the tensor is a stored one, bit for bit.
   bool is_converted(const ExpectedTensor& tensor, reference::Dtype dtype) const;
 
@@ -70,14 +80,23 @@ class ExpectedState {
   /// Bytes of the required tensors in the dtype that was asked for.
   std::uint64_t bytes() const;
   bool is_decoded() const { return is_decoded_; }
+  const Case& asked() const { return case_; }
 
  private:
+  /// What a rank holds of a native tensor, put into the row; false where it holds no part. An alias is shared out as
+  /// its primary is, unless the family says otherwise.
+  bool cut_to_rank(ExpectedTensor& row, std::uint32_t rank) const;
+  reference::Bytes held_region(const ExpectedTensor& tensor, const reference::Box& box, reference::Dtype dtype) const;
   ExpectedTensor native_tensor(int native) const;
   ExpectedTensor stored_tensor(int key) const;
   reference::Bytes transposed_region(const ExpectedTensor& tensor, const reference::Box& box,
                                      reference::Dtype dtype) const;
   ExpectedTensor target_tensor(const reference::Mapping& target, int key, int native) const;
   reference::Model model_;
+  Case case_;
+  std::optional<Schema> schema_;  ///< of a case about a rank, with its topology and the stage of each layer
+  Topology topology_;
+  std::vector<std::uint32_t> stages_;
   std::optional<reference::Dtype> asked_;
   Wanted wanted_;
   bool is_decoded_ = false;

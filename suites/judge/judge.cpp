@@ -2,12 +2,11 @@
 #include "suites/judge/judge.hpp"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <iterator>
+#include <map>
 #include <system_error>
 
 #include "loader/core/error.hpp"
@@ -16,6 +15,7 @@
 #include "suites/judge/compare.hpp"
 #include "suites/judge/request.hpp"
 #include "suites/judge/run_subject.hpp"
+#include "suites/judge/work.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/machine.hpp"
 #include "suites/verify/verify.hpp"
@@ -29,55 +29,6 @@ using reports::CheckRecord;
 
 constexpr std::uint64_t k_answer_slack_bytes = 64ULL << 20U;  // over four times what was asked for
 
-/// Directory of one run: the caller's, or one that goes away.
-class WorkDirectory {
- public:
-  explicit WorkDirectory(const fs::path& keep) : is_kept_(!keep.empty()) {
-    std::error_code error;
-    path_ = is_kept_ ? fs::absolute(keep, error)
-                     : fs::temp_directory_path(error) / ("weightproof-judge-" + std::to_string(::getpid()));
-    fs::create_directories(path_, error);
-    if (error) {
-      refuse(error.message());
-    }
-    if (!fs::is_empty(path_, error)) {
-      refuse("it is not empty");
-    }
-  }
-  ~WorkDirectory() {
-    std::error_code error;
-    if (!is_kept_) {
-      fs::remove_all(path_, error);
-    }
-  }
-  WorkDirectory(const WorkDirectory&) = delete;
-  WorkDirectory& operator=(const WorkDirectory&) = delete;
-  const fs::path& path() const { return path_; }
-  bool is_kept() const { return is_kept_; }
-
- private:
-  [[noreturn]] void refuse(const std::string& why) const {
-    ErrorFacts facts;
-    facts.file = path_.string();
-    facts.hint = "give a directory that does not exist yet, or an empty one";
-    throw Error(ErrorCode::io_error, "cannot work in " + printable(path_.string()) + ": " + why, facts);
-  }
-  fs::path path_;
-  bool is_kept_;
-};
-
-void write_text(const fs::path& path, std::string_view text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  if (!file) {
-    ErrorFacts facts;
-    facts.file = path.filename().string();
-    facts.hint = "give a directory with room, or set TMPDIR";
-    throw Error(ErrorCode::io_error, "cannot write " + printable(path.string()), facts);
-  }
-}
-
 /// The last line that says something, for people.
 std::string last_line(const std::string& text) {
   std::size_t end = text.find_last_not_of(" \t\r\n");
@@ -86,22 +37,6 @@ std::string last_line(const std::string& text) {
   }
   const std::size_t begin = text.find_last_of("\r\n", end);
   return printable(std::string_view(text).substr(begin == std::string::npos ? 0 : begin + 1, end - begin), 400);
-}
-
-/// Files of the checkpoint that a subject was given, to see that it left them alone.
-std::vector<std::pair<std::string, storage::FileIdentity>> identities(const fs::path& directory) {
-  std::vector<std::pair<std::string, storage::FileIdentity>> out;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename().string();
-    try {
-      out.emplace_back(name, storage::identity_of(entry.path(), name));
-    } catch (const Error&) {
-      out.emplace_back(name, storage::FileIdentity{});
-    }
-  }
-  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  return out;
 }
 
 class Judge {
@@ -122,11 +57,15 @@ class Judge {
       facts.hint = "`weightproof judge --list` names the cases";
       throw Error(ErrorCode::usage, "no case is left", facts);
     }
+    is_single_ = cases.size() == 1;
     for (std::size_t i = 0; i < cases.size() && !options_.stop.stop_requested(); ++i) {
       if (options_.progress) {
         options_.progress("judging " + cases[i].id(), i, cases.size());
       }
       run_case(cases[i]);
+      if (!start_fault_.empty()) {
+        break;  // the next case would not start either
+      }
     }
     finish(cases);
     return std::move(report_);
@@ -144,11 +83,16 @@ class Judge {
   }
 
   std::string reproduce(const Case& asked) const {
+    if (is_single_ && !options_.command_line.empty()) {
+      return options_.command_line;
+    }
     std::string out = "weightproof judge --case '" + asked.id() + "'";
     if (asked.dtype != "stored") {
       out += " --dtype " + asked.dtype;
     }
-    if (asked.names == Names::native) {
+    if (asked.is_of_rank()) {
+      out += " --wanted rank --topology " + asked.topology;
+    } else if (asked.names == Names::native) {
       out += " --names native";
     }
     if (options_.filter.preset != CaseFilter{}.preset) {
@@ -217,6 +161,11 @@ class Judge {
 
     const double begin = now();
     const SubjectRun run = run_subject(command, limits, options_.stop);
+    if (run.end == SubjectEnd::not_started) {
+      start_fault_ = run.fault;
+      fs::remove_all(directory, error);
+      return;
+    }
     measure(asked, run, begin);
     if (work_.is_kept()) {
       write_text(directory / "stdout.txt", run.out);
@@ -257,7 +206,7 @@ class Judge {
   Fault fault_of(const SubjectRun& run, const SubjectLimits& limits) const {
     switch (run.end) {
       case SubjectEnd::not_started:
-        return {"Subject cannot be started", "the command cannot be started: " + run.fault};
+        break;  // not one case's fault: see add_start_fault()
       case SubjectEnd::timed_out:
         return {"Subject hangs", "the subject was still running after " + std::to_string(limits.wall.count() / 1000) +
                                      " s and was ended (--timeout)"};
@@ -359,14 +308,65 @@ class Judge {
         continue;
       }
       record.case_name = asked.id();
+      if (record.status == reports::Status::fail) {
+        record.message = asked.id() + ": " + record.message;
+      }
       record.evidence["property"] = asked.id();
       record.evidence["reproduce"] = reproduce(asked);
       report_.checks.push_back(std::move(record));
     }
   }
 
+  /// One record for all cases: what is wrong is the command and nothing that was asked of it.
+  void add_start_fault(std::size_t cases) {
+    const std::string& program = options_.command.front();
+    CheckBuilder builder("io.error");
+    builder.subject(program).evidence("title", "Subject cannot be started");
+    builder.hint(
+        "give a program of PATH, or the path of a file that may be executed; a script without an interpreter "
+        "line needs its interpreter in front: weightproof judge -- python3 my_loader.py");
+    report_.checks.push_back(builder.error("the command cannot be started: " + start_fault_ + "; " +
+                                           (runs_ == 0 ? std::string("none") : grouped(runs_)) + " of " +
+                                           counted(cases, "case", "cases") + " ran"));
+  }
+
+  /// Cases that ended in one way with the same words are one finding: they have one cause.
+  void fold_equal_errors() {
+    std::map<std::pair<std::string, std::string>, std::vector<const CheckRecord*>> groups;
+    for (const CheckRecord& record : report_.checks) {
+      if (record.status == reports::Status::error && record.id == "io.error" &&
+          record.evidence.find("title") != nullptr) {
+        groups[{record.evidence.find("title")->as_string(), record.reason}].push_back(&record);
+      }
+    }
+    for (const auto& [words, records] : groups) {
+      if (records.size() < 2) {
+        continue;
+      }
+      reports::Finding finding;
+      finding.rule = "io.error";
+      finding.status = reports::Status::error;
+      finding.title = words.first;
+      for (const CheckRecord* record : records) {
+        finding.keys.insert(finding.keys.end(), record->subjects.begin(), record->subjects.end());
+      }
+      finding.total = finding.keys.size();
+      finding.explanation = words.second + ". So ended " + counted(records.size(), "case", "cases") + ".";
+      finding.property = records.front()->case_name;
+      if (!records.front()->hint.empty()) {
+        finding.evidence.push_back({records.front()->hint, {}});
+      }
+      finding.reproduce = records.front()->evidence.find("reproduce")->as_string();
+      report_.findings.push_back(std::move(finding));
+    }
+  }
+
   void finish(const std::vector<Case>& cases) {
-    const bool is_cut = options_.stop.stop_requested();
+    if (!start_fault_.empty()) {
+      add_start_fault(cases.size());
+    }
+    const bool is_cut = options_.stop.stop_requested() || !start_fault_.empty();
+    fold_equal_errors();
     auto& checkpoint = report_.checkpoint;
     checkpoint.path = "fixtures";
     checkpoint.format = "safetensors, made for the purpose";
@@ -375,7 +375,10 @@ class Judge {
       families.push_back(row.fixture.family);
     }
     families.erase(std::unique(families.begin(), families.end()), families.end());
-    checkpoint.family = families.size() == 1 ? families.front() : counted(families.size(), "family", "families");
+    checkpoint.family = families.size() == 1 ? families.front() : std::string();
+    if (families.size() > 1) {
+      checkpoint.path += " of " + counted(families.size(), "family", "families");
+    }
     report_.strict = options_.is_strict;
     std::string words;
     for (const std::string& word : options_.command) {
@@ -391,6 +394,10 @@ class Judge {
            options_.memory_limit ? "option" : "default");
     policy("values", "every byte equal; NaN stays NaN where a value was converted", "default");
     policy("exit status 77", "not supported: skipped with the subject's reason", "default");
+    if (std::any_of(cases.begin(), cases.end(), [](const Case& row) { return row.is_of_rank(); })) {
+      policy("ranks", "each by itself, as the only process: a part is compared with the indices that the rank holds",
+             "default");
+    }
     if (is_cut) {
       report_.policies.push_back({"interrupted",
                                   counted(runs_, "case", "cases") + " of " + std::to_string(cases.size()) + " ran",
@@ -423,7 +430,9 @@ class Judge {
   WorkDirectory work_;
   Clock::time_point start_;
   std::uint64_t memory_limit_ = UINT64_MAX;
-  std::string present_;  ///< fixture whose checkpoint is there
+  std::string present_;      ///< fixture whose checkpoint is there
+  bool is_single_ = false;   ///< the one case is what the caller asked for: the command repeats it
+  std::string start_fault_;  ///< why the command cannot be started
   std::vector<std::pair<std::string, storage::FileIdentity>> identities_;
   reports::Report report_;
   std::uint64_t peak_ = 0;

@@ -16,8 +16,11 @@ std::string request_text(const Request& request) {
       .member("wanted", to_string(request.asked.wanted))
       .member("names", to_string(request.asked.names))
       .member("dtype", request.asked.dtype);
-  // One rank owns everything until cases with a topology exist; a subject that reads them is ready for those.
-  json.name("topology").null().name("rank").null();
+  if (request.asked.is_of_rank()) {
+    json.member("topology", request.asked.topology).member("rank", request.asked.rank);
+  } else {
+    json.name("topology").null().name("rank").null();  // one rank owns everything
+  }
   json.member("output", request.output.string()).end_object();
   json.flush();
   return text + '\n';
@@ -30,6 +33,8 @@ std::vector<std::pair<std::string, std::string>> request_environment(const Reque
           {"JUDGE_WANTED", std::string(to_string(request.asked.wanted))},
           {"JUDGE_NAMES", std::string(to_string(request.asked.names))},
           {"JUDGE_DTYPE", request.asked.dtype},
+          {"JUDGE_TOPOLOGY", request.asked.topology},
+          {"JUDGE_RANK", request.asked.is_of_rank() ? std::to_string(request.asked.rank) : std::string()},
           {"JUDGE_OUTPUT", request.output.string()},
           {"JUDGE_REQUEST", document.string()}};
 }

@@ -23,7 +23,8 @@ struct Request {
 
 /// The document, which follows reports/schema/weightproof.request-1.schema.json.
 std::string request_text(const Request& request);
-/// JUDGE_CASE, JUDGE_CHECKPOINT, JUDGE_WANTED, JUDGE_NAMES, JUDGE_DTYPE, JUDGE_OUTPUT, JUDGE_REQUEST.
+/// JUDGE_CASE, JUDGE_CHECKPOINT, JUDGE_WANTED, JUDGE_NAMES, JUDGE_DTYPE, JUDGE_TOPOLOGY and JUDGE_RANK (both empty
+/// where one rank owns everything), JUDGE_OUTPUT, JUDGE_REQUEST.
 std::vector<std::pair<std::string, std::string>> request_environment(const Request& request,
                                                                      const std::filesystem::path& document);
 

@@ -229,9 +229,11 @@ std::string kill_table(const reports::Report& report) {
     out += padded(kind, 14) + padded(grouped(mutants.size()), 10) + padded(grouped(count), 10) + text + '\n';
   }
   out += '\n' + counted(report.selftest->mutants.size(), "mutant", "mutants") + ", " + grouped(killed) +
-         " killed under the right tensor's name; " +
-         counted(report.selftest->false_alarms, "false alarm", "false alarms") + " in " +
-         counted(report.selftest->good_inputs, "sound input", "sound inputs") + '\n';
+         " killed under the right tensor's name; ";
+  out += report.selftest->good_inputs == 0
+             ? "no sound input was selected, so false alarms were not looked for\n"
+             : counted(report.selftest->false_alarms, "false alarm", "false alarms") + " in " +
+                   counted(report.selftest->good_inputs, "sound input", "sound inputs") + '\n';
   for (const reports::MutantRecord& mutant : report.selftest->mutants) {
     if (!mutant.killed) {
       out += "survives  " + mutant.id + ": " + mutant.fault + " (" + mutant.note + ")\n";

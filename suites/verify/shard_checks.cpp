@@ -187,7 +187,12 @@ CheckRecord topology(Context& context) {
   if (run.error) {
     return error_record("shard.topology", *run.error);
   }
-  return CheckBuilder("shard.topology").examined(run.ranks).pass();
+  return CheckBuilder("shard.topology")
+      .examined(run.ranks)
+      .note(run.skipped.empty()
+                ? "each of the " + counted(run.ranks, "rank", "ranks") + " of " + context.options.topology +
+                      " was planned and loaded"
+                : counted(run.ranks, "rank", "ranks") + " of " + context.options.topology + " are possible");
 }
 
 CheckRecord reassembly(Context& context) {

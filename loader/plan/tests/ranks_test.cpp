@@ -145,7 +145,9 @@ TEST(RankLayout, IllegalTopologiesNameRuleAndTensor) {
   EXPECT_EQ(error.code(), ErrorCode::chunk_not_representable);
   EXPECT_EQ(error.facts().keys, std::vector<std::string>{"0.qkv"});
   EXPECT_EQ(error.check(), "shard.topology");
-  EXPECT_NE(error.message().find("divide the units"), std::string::npos) << error.message();
+  EXPECT_NE(error.message().find("3 tensor parallel ranks cannot share 4 "), std::string::npos) << error.message();
+  EXPECT_EQ(error.message().find("unit"), std::string::npos) << "a word of ours: " << error.message();
+  EXPECT_NE(error.facts().hint.find("divides 4"), std::string::npos) << error.facts().hint;
   EXPECT_EQ(error_of({.tp = 8}).facts().keys, std::vector<std::string>{"0.qkv"}) << "more ranks than query heads";
   EXPECT_EQ(error_of({.fsdp = 3, .ep = 3}).code(), ErrorCode::ep_not_divisible);
   EXPECT_EQ(error_of({.fsdp = 4, .ep = 3}, 9).code(), ErrorCode::chunk_not_representable) << "ep divides the stage";
