@@ -11,8 +11,9 @@
 namespace weightproof::exec {
 
 std::string_view to_string(Fault fault) {
-  constexpr std::array<std::string_view, 8> k_names = {
-      "none", "skip_tile", "skip_row", "skip_byte", "write_to_copy", "reuse_early", "neighbour_range", "stale_record"};
+  constexpr std::array<std::string_view, 9> k_names = {
+      "none",        "skip_tile",       "skip_row",     "skip_byte", "write_to_copy",
+      "reuse_early", "neighbour_range", "stale_record", "copy_twice"};
   return k_names[static_cast<std::size_t>(fault)];
 }
 
@@ -51,6 +52,8 @@ void PieceFault::apply() const {
   switch (fault_) {
     case Fault::none:
       return;
+    case Fault::copy_twice:
+      break;
     case Fault::skip_tile:
     case Fault::write_to_copy:
     case Fault::stale_record:

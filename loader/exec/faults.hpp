@@ -16,9 +16,11 @@ enum class Fault : std::uint8_t {
   write_to_copy,    ///< a piece goes into memory that nobody keeps
   reuse_early,      ///< a buffer is overwritten before what it holds was written
   neighbour_range,  ///< a piece takes the bytes that lie one element further on
-  stale_record      ///< a piece is recorded as written and is not
+  stale_record,     ///< a piece is recorded as written and is not
+  copy_twice        ///< a piece that goes through a buffer is copied out of it twice: the values stay right
 };
 std::string_view to_string(Fault fault);
+/// Those that change what is loaded.
 std::span<const Fault> all_faults();
 
 struct Faults {

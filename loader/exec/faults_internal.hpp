@@ -16,6 +16,7 @@ class PieceFault {
   PieceFault() = default;
   PieceFault(Fault fault, const Nest& part, std::byte* base, unsigned element_bytes, std::uint64_t row_elements);
   void apply() const;
+  Fault kind() const { return fault_; }
 
  private:
   std::vector<std::byte> packed_now() const;

@@ -201,8 +201,9 @@ void Worker::store(const Target& target, const Nest& part, const std::byte* byte
     copy_nest(part, bytes, target.destination.base, element_bytes);
   }
   fault.apply();
-  ++counters.copies;
-  counters.copied_bytes += stored;
+  const std::uint64_t times = fault.kind() == Fault::copy_twice ? 2 : 1;
+  counters.copies += times;
+  counters.copied_bytes += times * stored;
   if (engine_.is_hot(target.move->tensor)) {
     // Of such a tensor every part is one run.
     const Timed timed(phases.digest);

@@ -130,6 +130,23 @@ class Representatives {
 
 }  // namespace
 
+RankFigures figures_of(const Plan& plan) {
+  RankFigures figures;
+  figures.tensors = plan.tensors().size();
+  figures.moves = plan.moves().size();
+  figures.final_bytes = plan.memory().final_tensor_bytes;
+  figures.read_bytes = plan.traffic().read_bytes;
+  figures.compared_bytes = plan.traffic().compare_bytes;
+  figures.requests = plan.traffic().requests;
+  figures.beyond_final_bytes = plan.memory().beyond_final_bytes();
+  figures.peak_bytes = plan.memory().peak_bytes();
+  for (const PlannedTensor& tensor : plan.tensors()) figures.source_bytes += tensor.source_bytes;
+  for (const Move& move : plan.moves()) {
+    if (move.action != Action::fill && move.decode == k_no_id) figures.ranges += runs_of(plan.source_view(move));
+  }
+  return figures;
+}
+
 double AllRanks::amplification() const {
   return checkpoint_bytes == 0 ? 1 : static_cast<double>(read_bytes) / static_cast<double>(checkpoint_bytes);
 }
@@ -167,18 +184,9 @@ AllRanks plan_all_ranks(const PlanBasis& basis, const RankLayout& layout, std::u
       on_node.clear();
     }
     NodeFigures& node = all.nodes.back();
-    RankFigures figures;
+    RankFigures figures = figures_of(plan);
     figures.rank = rank;
-    figures.tensors = plan.tensors().size();
-    figures.moves = plan.moves().size();
-    figures.final_bytes = plan.memory().final_tensor_bytes;
-    figures.read_bytes = plan.traffic().read_bytes;
-    figures.compared_bytes = plan.traffic().compare_bytes;
-    figures.requests = plan.traffic().requests;
-    figures.beyond_final_bytes = plan.memory().beyond_final_bytes();
-    figures.peak_bytes = plan.memory().peak_bytes();
     for (const PlannedTensor& tensor : plan.tensors()) {
-      figures.source_bytes += tensor.source_bytes;
       const bool is_passed = tensor.id == k_no_id;
       const std::uint64_t part =
           is_passed ? hash_text(tensor.key) : part_of(tensor.id, placement.locals[tensor.id], words);
@@ -187,9 +195,6 @@ AllRanks plan_all_ranks(const PlanBasis& basis, const RankLayout& layout, std::u
       if (is_new) all.distinct_bytes += tensor.source_bytes;
       if (at->second != origin && all.diverged.empty()) all.diverged = tensor.key;
       if (on_node.insert(part).second) node.distinct_bytes += tensor.source_bytes;
-    }
-    for (const Move& move : plan.moves()) {
-      if (move.action != Action::fill && move.decode == k_no_id) figures.ranges += runs_of(plan.source_view(move));
     }
     representatives.add(placement);
     all.source_bytes += figures.source_bytes;

@@ -26,6 +26,9 @@ struct RankFigures {
   std::uint64_t peak_bytes = 0;
 };
 
+/// What one plan reads and holds; `rank` is 0.
+RankFigures figures_of(const Plan& plan);
+
 /// Ranks that share a page cache.
 struct NodeFigures {
   std::uint32_t first_rank = 0;

@@ -98,7 +98,16 @@ PlanBasis::PlanBasis(std::shared_ptr<const Schema> schema, std::span<const Sourc
   basis.request.decodes.clear();
   auto coverage =
       std::make_shared<KeyCoverage>(check_keys(*basis.schema, *basis.catalog, basis.request.keys, *basis.decodes));
-  require_complete(*basis.schema, *basis.catalog, *coverage);
+  try {
+    require_complete(*basis.schema, *basis.catalog, *coverage);
+  } catch (const Error& error) {
+    KeyCoverage others = *coverage;
+    others.missing.clear();
+    if (coverage->missing.empty() || !others.is_complete()) throw;
+    basis.missing = error;
+    basis.is_missing.assign(coverage->row_of.size(), false);
+    for (const StoredId id : coverage->missing) basis.is_missing[id] = true;
+  }
   basis.rows_asked = static_cast<std::uint64_t>(
       std::count_if(coverage->row_of.begin(), coverage->row_of.end(), [](Row row) { return row != k_no_row; }));
   basis.coverage = std::move(coverage);

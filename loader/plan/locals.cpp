@@ -78,12 +78,56 @@ void Planner::take_parts(NativeId native) {
   }
 }
 
+/// Left out of the whole for no other reason than that a required key is absent.
+bool Planner::is_incomplete(NativeId native) const {
+  if (!basis_.missing) return false;
+  bool has_missing = false;
+  for (std::uint32_t i = basis_.first_binding[native]; i < basis_.first_binding[native + 1]; ++i) {
+    const Binding& binding = schema_.bindings()[basis_.binding_ids[i]];
+    if (binding.stored == k_no_id || plan_.coverage_->row_of[binding.stored] != k_no_row) continue;
+    if (binding.kind == BindingKind::primary && !basis_.is_missing[binding.stored]) return false;
+    has_missing = has_missing || basis_.is_missing[binding.stored];
+  }
+  return has_missing;
+}
+
+/// Throws where the rank holds something of a key that is absent, with those keys.
+void Planner::require_present() {
+  if (request_.side != Side::native || placement_.locals.empty()) throw *basis_.missing;
+  std::vector<std::string> keys;
+  std::vector<ClippedBinding> parts;
+  for (NativeId native = 0; native < schema_.native_tensors().size(); ++native) {
+    const LocalTensor& local = placement_.locals[native];
+    const Shape& shape = schema_.shape_of(schema_.native_tensors()[native]);
+    if (is_absent(local, shape)) continue;
+    for (std::uint32_t i = basis_.first_binding[native]; i < basis_.first_binding[native + 1]; ++i) {
+      const Binding& binding = schema_.bindings()[basis_.binding_ids[i]];
+      if (binding.stored == k_no_id || !basis_.is_missing[binding.stored]) continue;
+      parts.clear();
+      for (const LocalPiece& piece : local.pieces) {
+        clip_binding(schema_.stored_view(binding), schema_.native_view(binding), shape, piece, local.shape, parts);
+      }
+      if (!parts.empty()) keys.emplace_back(schema_.stored_tensors()[binding.stored].key);
+    }
+  }
+  if (keys.empty()) return;
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  ErrorFacts facts = basis_.missing->facts();
+  facts.keys = keys;
+  throw Error(basis_.missing->code(),
+              std::to_string(keys.size()) + " required keys that this rank holds something of are missing, first '" +
+                  keys.front() + "'",
+              std::move(facts))
+      .on_rank(static_cast<int>(placement_.rank));
+}
+
 void Planner::gather_moves() {
   const std::size_t count = schema_.native_tensors().size();
   gathered_.assign(count, {});
   if (!is_part_) gathered_moves_.reserve(schema_.bindings().size());
   for (NativeId native = 0; native < count; ++native) {
-    if (plan_.proof_->left_out[native] != LeftOut::no) continue;
+    if (plan_.proof_->left_out[native] != LeftOut::no && !is_incomplete(native)) continue;
     const Shape& shape = schema_.shape_of(schema_.native_tensors()[native]);
     if (!placement_.locals.empty() && is_absent(placement_.locals[native], shape)) continue;
     Gathered& gathered = gathered_[native];

@@ -71,6 +71,7 @@ std::string_view Planner::key_of(const Move& move) const {
 
 Plan Planner::make() {
   plan_.layouts_ = std::vector<Layout>(schema_.layouts().begin(), schema_.layouts().end());
+  if (basis_.missing) require_present();
   add_tensors();
   if (is_part_) prove_locals();
   if (plan_.tensors_.empty() && !is_part_) {

@@ -56,8 +56,8 @@ std::shared_ptr<const Catalog> merge_sources(std::span<const Source> sources);
 ///   route_unavailable: the route asked for is not possible, with the moves that stand against it; also parts of
 ///   stored tensors, which no rank holds; budget_too_small: with the minimum in facts().expected; subset_empty: nothing
 ///   is left to load; usage: the catalog knows names alone.
-/// Keys are judged on the whole checkpoint whatever the rank holds, dtypes of tensors too; of what it does not hold
-/// nothing is read. A rank that holds nothing gets an empty plan.
+/// Keys are judged on the whole checkpoint, but one that is missing is an error only of ranks that hold something of it.
+/// Of what a rank does not hold nothing is read. A rank that holds nothing gets an empty plan.
 /// Cost: about 0.5 us a tensor.
 Plan make_plan(std::shared_ptr<const Schema> schema, std::span<const Source> sources, const RankPlacement& placement,
                const Request& request);

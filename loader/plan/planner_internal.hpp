@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "loader/core/error.hpp"
 #include "loader/core/hash.hpp"
 #include "loader/core/limits.hpp"
 #include "loader/plan/planner.hpp"
@@ -40,6 +41,9 @@ struct Basis {
   std::vector<std::uint64_t> last_at;
   std::vector<bool> is_ascending;  // per native tensor: both follow the order of its bindings
   std::vector<DType> dtypes;       // per native tensor
+  // Required keys that are absent: an error of whoever holds something of them. Empty where none is.
+  std::optional<Error> missing;
+  std::vector<bool> is_missing;  // per StoredId
   std::uint64_t rows_asked = 0;
   std::uint64_t metadata_bytes = 0;  // of schema and catalog
 
@@ -72,6 +76,8 @@ class Planner {
   bool take_binding(std::uint32_t binding, Move& move) const;
   void take_moves(NativeId native);
   void take_parts(NativeId native);
+  bool is_incomplete(NativeId native) const;
+  void require_present();
   void prove_locals() const;
 
   // routes.cpp: dtypes and routes.

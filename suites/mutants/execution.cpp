@@ -76,6 +76,24 @@ class TwiceOpening final : public storage::FileCalls {
   storage::FileCalls& inner_;
 };
 
+// Reads everything twice.
+class TwiceReading final : public storage::FileCalls {
+ public:
+  explicit TwiceReading(storage::FileCalls& inner) : inner_(inner) {}
+  int open(const char* path, int flags) override { return inner_.open(path, flags); }
+  std::int64_t pread(int fd, void* buffer, std::size_t bytes, std::int64_t offset) override {
+    inner_.pread(fd, buffer, bytes, offset);
+    return inner_.pread(fd, buffer, bytes, offset);
+  }
+  std::int64_t preadv(int fd, const ::iovec* parts, int count, std::int64_t offset) override {
+    inner_.preadv(fd, parts, count, offset);
+    return inner_.preadv(fd, parts, count, offset);
+  }
+
+ private:
+  storage::FileCalls& inner_;
+};
+
 struct Place {
   std::string_view name;
   fixtures::GenerateOptions fixture;
@@ -133,7 +151,7 @@ std::vector<Mutant> execution_mutants() {
 }
 
 std::vector<Mutant> resource_mutants() {
-  std::vector<Mutant> mutants(4);
+  std::vector<Mutant> mutants(6);
   for (Mutant& mutant : mutants) {
     mutant.kind = "resource";
     mutant.fixture = places()[0].fixture;
@@ -157,8 +175,20 @@ std::vector<Mutant> resource_mutants() {
     options.progress = hoard.get();
   };
   mutants[3].checks = {"mem.peak"};
+  mutants[4].id = "resource.read_twice";
+  mutants[4].fault = "every byte is read twice";
+  mutants[4].fixture.preset =
+      "small";  // a range may have 4 KiB of company: smaller ones are read twice within the bound
+  mutants[4].perturbation.load_calls = [](storage::FileCalls& inner) { return std::make_unique<TwiceReading>(inner); };
+  mutants[4].checks = {"io.amplification"};
+  const Place strided = places()[1];
+  mutants[5].id = "resource.copied_twice";
+  mutants[5].fault = "a tensor is copied out of its buffer twice";
+  mutants[5].fixture = strided.fixture;
+  mutants[5].perturbation.first_load = fault_in(exec::Fault::copy_twice, strided.tensor);
+  mutants[5].checks = {"mem.copies"};
   // Nothing can see it where the process's memory is not the load's.
-  if (k_is_instrumented) mutants.pop_back();
+  if (k_is_instrumented) mutants.erase(mutants.begin() + 3);
   return mutants;
 }
 

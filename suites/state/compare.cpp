@@ -156,6 +156,17 @@ bool fits_truncation(const StateTensor& left, std::span<const std::byte> a, cons
   return upper == found;
 }
 
+// How far a rounding to either dtype may carry a value, and how small one may be that is flushed.
+double rounding_gap(DType a, DType b, double size) {
+  double relative = 0;
+  double least = 0;
+  for (const DType dtype : {a, b}) {
+    relative = std::max(relative, dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-10 : 0x1p-23);
+    least = std::max(least, dtype == DType::f16 ? 0x1p-14 : 0x1p-126);
+  }
+  return size * relative + least;
+}
+
 class Comparison {
  public:
   Comparison(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right,
@@ -236,6 +247,23 @@ class Comparison {
     }
   }
 
+  void note_fate(double x, double y, std::uint64_t index) {
+    const auto note = [index](ValueFates::Fate& fate) {
+      fate.first = fate.count == 0 ? index : fate.first;
+      ++fate.count;
+    };
+    ValueFates& fates = out_.fates;
+    if (std::isnan(x) || std::isinf(x)) {
+      note(fates.nan);
+    } else if (x == 0 && y == 0) {
+      note(fates.zero);
+    } else if (std::isinf(y)) {
+      note(fates.overflow);
+    } else if (!(std::abs(x - y) <= rounding_gap(left_.dtype, right_.dtype, std::abs(x)))) {
+      fates.is_elsewhere = true;
+    }
+  }
+
   void note_cast(std::span<const std::byte> a, std::span<const std::byte> b, bool has_same_dtype) {
     if (has_same_dtype || !is_ordinary_float(left_.dtype) || !is_ordinary_float(right_.dtype)) {
       recognition_.is_rounded = false;
@@ -287,6 +315,7 @@ class Comparison {
       return;
     }
     ++out_.differing;
+    note_fate(x, y, index);
     const double gap = std::abs(x - y);
     const double size = std::abs(x);
     if (std::isfinite(gap)) {

@@ -28,6 +28,19 @@ enum class Equality : std::uint8_t {
 };
 std::string_view to_string(Equality equality);
 
+/// What became of values that a conversion may not lose. Meaningful where everything else that differs is what some
+/// rounding gives: `is_elsewhere` says that it is not.
+struct ValueFates {
+  struct Fate {
+    std::uint64_t count = 0;
+    std::uint64_t first = 0;  ///< row-major index of the first
+  };
+  Fate nan;       ///< NaN that is none, infinity that is none or has the other sign; in one dtype also another NaN
+  Fate zero;      ///< zero with the other sign
+  Fate overflow;  ///< finite, and infinite on the second side
+  bool is_elsewhere = false;
+};
+
 struct TensorDifference {
   std::string key;
   Equality equality = Equality::equal;
@@ -44,6 +57,7 @@ struct TensorDifference {
   std::string_view order;    ///< id of the order of codes that one side has and the other has not; empty: none
   std::optional<UlpHistogram> ulps;      ///< floating, equal dtypes
   std::optional<RoundingVote> rounding;  ///< where one side is wider, or decoded
+  ValueFates fates;                      ///< of values with numbers
   std::string dtype_a, dtype_b;
   Shape shape_a, shape_b;
 };

@@ -4,166 +4,18 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
-#include <map>
 
 #include "fixtures/schema.hpp"
 #include "fixtures/writer.hpp"
 #include "loader/plan/placement.hpp"
-#include "loader/save/loaded.hpp"
-#include "suites/mutants/mapping_operators.hpp"
-#include "suites/tests/load_testing.hpp"
-#include "suites/tests/support.hpp"
+#include "suites/tests/literal_testing.hpp"
 
 namespace weightproof::suites::test {
 namespace {
 
-using Numbers = std::vector<double>;
-using Codes = std::vector<std::uint8_t>;
 using reports::Status;
-
-std::vector<std::byte> encoded(const std::string& dtype, const Numbers& values) {
-  std::vector<std::byte> out;
-  for (const double value : values) {
-    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    const std::uint32_t low = dtype == "BF16" ? bits >> 16U : bits;
-    for (unsigned byte = 0; byte < (dtype == "BF16" ? 2U : 4U); ++byte) {
-      out.push_back(static_cast<std::byte>(low >> (8U * byte)));
-    }
-  }
-  return out;
-}
-
-// A whole checkpoint of a config in which only the tensors that are named hold something.
-class Literal {
- public:
-  explicit Literal(const std::string& config, const std::string& family = {}) : config_(config), family_(family) {
-    const ConfigValue parsed = ConfigValue::parse(config, "config.json");
-    const adapters::Family* found = adapters::detect(&parsed, Catalog(), family).family;
-    schema_ = found->describe(parsed, found->find_form(parsed, Catalog()), ExpertStorage::grouped);
-    for (const LogicalTensor& tensor : schema_->stored_tensors()) {
-      const auto parts = schema_->parts_of(tensor);
-      for (const CodedPart& part : parts) {
-        add(std::string(part.key), part.dtype, schema_->shape_of(part), part.role != "weight");
-      }
-      const bool is_tied = !schema_->ties().empty() && schema_->ties().front().stored_alias == tensor.key;
-      if (parts.empty() && !is_tied) {
-        const DType dtype = tensor.dtype_rule == DTypeRule::f32_state ? DType::f32
-                            : tensor.dtype_rule == DTypeRule::fixed   ? tensor.dtype
-                                                                      : DType::bf16;
-        add(std::string(tensor.key), dtype, schema_->shape_of(tensor), false);
-      }
-    }
-  }
-  Literal& set(const std::string& key, const Numbers& values, const std::string& dtype = "BF16") {
-    Row& row = rows_.at(key);
-    row.dtype = dtype;
-    row.bytes = encoded(dtype, values);
-    return *this;
-  }
-  Literal& codes(const std::string& key, const Codes& codes) {
-    Row& row = rows_.at(key);
-    for (std::size_t i = 0; i < codes.size(); ++i) {
-      row.bytes.at(i) = static_cast<std::byte>(codes[i]);
-    }
-    return *this;
-  }
-  Literal& shaped(const std::string& key, const std::vector<std::uint64_t>& shape) {
-    rows_.at(key).shape = shape;
-    return *this;
-  }
-  Literal& more(const std::string& key, const std::string& dtype, const std::vector<std::uint64_t>& shape,
-                const Numbers& values) {
-    rows_[key] = {dtype, shape, encoded(dtype, values)};
-    return *this;
-  }
-  Literal& without(const std::string& key) {
-    rows_.erase(key);
-    return *this;
-  }
-  std::filesystem::path write(const TemporaryDirectory& directory) const {
-    std::filesystem::create_directories(directory / "model");
-    write_file(directory / "model" / "config.json", config_);
-    fixtures::FileSpec spec;
-    spec.metadata = fixtures::Metadata{{"format", "pt"}};
-    for (const auto& [key, row] : rows_) {
-      spec.tensors.push_back({key, row.dtype, row.shape, fixtures::literal_payload(row.bytes)});
-    }
-    fixtures::write_safetensors(directory / "model" / "model.safetensors", spec);
-    return directory / "model";
-  }
-  const Schema& schema() const { return *schema_; }
-
- private:
-  struct Row {
-    std::string dtype;
-    std::vector<std::uint64_t> shape;
-    std::vector<std::byte> bytes;
-  };
-  // Scales are one, everything else is zero.
-  void add(const std::string& key, DType dtype, const Shape& shape, bool is_scale) {
-    const std::size_t count = static_cast<std::size_t>(element_count(shape).value());
-    Row row{std::string(name_of(dtype)), {shape.begin(), shape.end()}, {}};
-    if (dtype == DType::bf16 || dtype == DType::f32) {
-      row.bytes = encoded(row.dtype, Numbers(count, is_scale ? 1 : 0));
-    } else {
-      row.bytes.resize(count * bits_of(dtype) / 8, is_scale ? std::byte{127} : std::byte{0});
-    }
-    rows_[key] = std::move(row);
-  }
-
-  std::string config_;
-  std::string family_;
-  std::optional<Schema> schema_;
-  std::map<std::string, Row> rows_;
-};
-
-Numbers loaded(const std::filesystem::path& path, std::string_view native, const LoadAs& how = {}) {
-  LoadedModel model(path, how);
-  model.load().require_complete();
-  return model.numbers(native);
-}
-
-reports::Report judged(const std::filesystem::path& path, const std::string& family = {}) {
-  VerifyOptions options;
-  options.family = family;
-  return verify(path, options);
-}
-
-// A loader that makes the mistake is caught: a check fails under the name of one of the tensors.
-void expect_caught(const std::filesystem::path& path, std::string_view mistake, const std::string& family = {}) {
-  const MappingOperator* operation = find_mapping_operator(mistake);
-  ASSERT_NE(operation, nullptr) << mistake;
-  std::vector<std::string> blamed;
-  VerifyOptions options;
-  options.family = family;
-  options.perturbation.schema = [&](const Schema& schema) {
-    SchemaDraft draft(schema);
-    EXPECT_TRUE(operation->apply(draft, ConfigValue::parse(read_file(path / "config.json"), "config.json"), blamed));
-    return draft.build();
-  };
-  const reports::Report report = verify(path, options);
-  bool is_caught = false;
-  for (const reports::CheckRecord& record : report.checks) {
-    for (const std::string& name : blamed) {
-      is_caught = is_caught || (record.status == Status::fail && names(record, name));
-    }
-  }
-  EXPECT_TRUE(is_caught) << mistake << " " << testing::PrintToString(findings_of(report));
-}
-
-constexpr const char* k_small = R"("hidden_size": 2, "num_hidden_layers": 1, "num_attention_heads": 1,
-    "num_key_value_heads": 1, "head_dim": 2, "intermediate_size": 2, "vocab_size": 2, "tie_word_embeddings": false)";
-
-std::string moe_config(unsigned experts) {
-  return std::string(R"({"model_type": "qwen3_moe", "moe_intermediate_size": 2, "num_experts": )") +
-         std::to_string(experts) + ", " + k_small + "}";
-}
-
-const std::string k_experts = "model.layers.0.mlp.experts.";
 
 TEST(TrapValues, T01_GateFirstConcatenatedTransposed) {
   const TemporaryDirectory directory;
@@ -264,7 +116,7 @@ TEST(TrapValues, T29_EndsOfTheExponentScale) {
 std::string fp8_config() {
   return std::string(R"({"model_type": "ministral3", "quantization_config": {"quant_method": "fp8",
       "activation_scheme": "static", "weight_block_size": null}, )") +
-         k_small + "}";
+         k_small_sizes + "}";
 }
 
 const std::string k_query = "model.layers.0.self_attn.q_proj.weight";
@@ -489,7 +341,7 @@ TEST(TrapValues, T25_ASecondAttemptStartsAnew) {
 TEST(TrapValues, T30_RouterBiasesStayApart) {
   const std::string config = std::string(R"({"model_type": "glm4_moe", "n_routed_experts": 2, "n_shared_experts": 1,
       "moe_intermediate_size": 2, "first_k_dense_replace": 0, )") +
-                             k_small + "}";
+                             k_small_sizes + "}";
   const std::string key = "model.layers.0.mlp.gate.e_score_correction_bias";
   const TemporaryDirectory directory;
   const auto path = Literal(config).set(key, {1.0009765625, 1}, "F32").write(directory);

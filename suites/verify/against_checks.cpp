@@ -9,18 +9,11 @@
 #include "suites/explanations/states.hpp"
 #include "suites/state/compare.hpp"
 #include "suites/support/text.hpp"
-#include "suites/verify/against.hpp"
+#include "suites/verify/against_internal.hpp"
 #include "suites/verify/records.hpp"
 #include "suites/verify/registry.hpp"
 
 namespace weightproof::suites {
-
-struct Against {
-  std::string undecided;
-  StateDifference difference;  // a: the base, b: this checkpoint
-  std::uint64_t ordered = 0;   // tensors with codes whose order can be mistaken, on either side
-  std::vector<Explanation> explanations;
-};
 
 void AgainstDeleter::operator()(Against* against) const { delete against; }
 
@@ -42,7 +35,7 @@ bool is_narrower(DType from, DType to) {
   return !holds(to, from);
 }
 
-// Mistakes of layout and of the order of codes have checks of their own; whatever else differs is told by
+// Mistakes of layout, of the order of codes and of conversions have checks of their own; whatever else differs is told by
 // value.manifest.
 constexpr std::array<std::string_view, 7> k_explained = {
     "layout.qkv",          "layout.gate_up_order", "layout.transpose",  "layout.gate_up_interleave",
@@ -50,62 +43,8 @@ constexpr std::array<std::string_view, 7> k_explained = {
 
 std::string rule_of(const Explanation& explanation) {
   const bool is_known = std::find(k_explained.begin(), k_explained.end(), explanation.check) != k_explained.end();
-  return is_known ? explanation.check : std::string("value.manifest");
-}
-
-const Against& against_of(Context& context) {
-  if (context.against) {
-    return *context.against;
-  }
-  context.against.reset(new Against);
-  Against& against = *context.against;
-  if (!context.faults.empty() || !context.index_fault().empty()) {
-    against.undecided = "undecided where " + context.fault_text();
-    return against;
-  }
-  if (!context.quantization().undecodable.empty()) {
-    against.undecided = "no values can be decoded: " + context.quantization().undecodable;
-    return against;
-  }
-  storage::SelectionOptions selection;
-  selection.allow_unexpected = true;
-  const storage::Checkpoint base =
-      storage::open_checkpoint(context.options.against, selection, context.options.threads);
-  StateOptions options;
-  options.selects = [&context](std::string_view key) { return context.selects(key); };
-  const DecodedState theirs(base, options);
-  const DecodedState ours(context.checkpoint, options);
-  for (const StateTensor& tensor : ours.tensors()) {
-    const StateTensor* other = theirs.find(tensor.key);
-    against.ordered += has_order(tensor.codec) || (other != nullptr && has_order(other->codec)) ? 1U : 0U;
-  }
-  against.difference =
-      compare_states(theirs, ours, {}, context.options.threads, [&context](std::uint64_t done, std::uint64_t total) {
-        if (context.options.progress) {
-          context.options.progress("comparing with the base", done, total);
-        }
-      });
-  against.explanations = explain_difference(theirs, ours, nullptr, against.difference);
-  for (const Explanation& explanation : against.explanations) {
-    // Under the check that is about this mistake; without one it is a difference of values.
-    reports::Finding finding = finding_of(explanation, rule_of(explanation));
-    finding.title = finding.title.empty() ? "Differs from the base" : finding.title;
-    finding.reproduce = context.options.command;
-    context.findings.push_back(std::move(finding));
-  }
-  return against;
-}
-
-// Skip where there is nothing to compare with.
-std::optional<CheckRecord> no_base(Context& context, const char* id) {
-  if (context.options.against.empty()) {
-    return CheckBuilder(id).hint("give --against BASE").skip(k_no_base);
-  }
-  const Against& against = against_of(context);
-  if (!against.undecided.empty()) {
-    return CheckBuilder(id).skip(against.undecided);
-  }
-  return std::nullopt;
+  const bool is_conversion = explanation.check == "value.rounding" || explanation.check == "value.nan_lost";
+  return is_known || is_conversion ? explanation.check : std::string("value.manifest");
 }
 
 // Why a name of the base need not be here; empty where it has to be.
@@ -287,6 +226,61 @@ constexpr std::array k_checks = {
 };
 
 }  // namespace
+
+const Against& against_of(Context& context) {
+  if (context.against) {
+    return *context.against;
+  }
+  context.against.reset(new Against);
+  Against& against = *context.against;
+  if (!context.faults.empty() || !context.index_fault().empty()) {
+    against.undecided = "undecided where " + context.fault_text();
+    return against;
+  }
+  if (!context.quantization().undecodable.empty()) {
+    against.undecided = "no values can be decoded: " + context.quantization().undecodable;
+    return against;
+  }
+  storage::SelectionOptions selection;
+  selection.allow_unexpected = true;
+  const storage::Checkpoint base =
+      storage::open_checkpoint(context.options.against, selection, context.options.threads);
+  StateOptions options;
+  options.selects = [&context](std::string_view key) { return context.selects(key); };
+  const DecodedState theirs(base, options);
+  const DecodedState ours(context.checkpoint, options);
+  for (const StateTensor& tensor : ours.tensors()) {
+    const StateTensor* other = theirs.find(tensor.key);
+    against.ordered += has_order(tensor.codec) || (other != nullptr && has_order(other->codec)) ? 1U : 0U;
+  }
+  against.difference =
+      compare_states(theirs, ours, {}, context.options.threads, [&context](std::uint64_t done, std::uint64_t total) {
+        if (context.options.progress) {
+          context.options.progress("comparing with the base", done, total);
+        }
+      });
+  against.explanations = explain_difference(theirs, ours, nullptr, against.difference);
+  for (const Explanation& explanation : against.explanations) {
+    // Under the check that is about this mistake; without one it is a difference of values.
+    reports::Finding finding = finding_of(explanation, rule_of(explanation));
+    finding.title = finding.title.empty() ? "Differs from the base" : finding.title;
+    finding.reproduce = context.options.command;
+    context.findings.push_back(std::move(finding));
+  }
+  return against;
+}
+
+// Skip where there is nothing to compare with.
+std::optional<CheckRecord> no_base(Context& context, const char* id) {
+  if (context.options.against.empty()) {
+    return CheckBuilder(id).hint("give --against BASE").skip(k_no_base);
+  }
+  const Against& against = against_of(context);
+  if (!against.undecided.empty()) {
+    return CheckBuilder(id).skip(against.undecided);
+  }
+  return std::nullopt;
+}
 
 // Values: what a manifest of the base would say, with the first difference of each tensor.
 reports::CheckRecord against_record(Context& context) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // dtype.*: what is stored against what is declared.
+#include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "suites/support/text.hpp"
+#include "suites/verify/load_run.hpp"
 #include "suites/verify/records.hpp"
 #include "suites/verify/registry.hpp"
 
@@ -104,7 +107,58 @@ CheckRecord f32_state(Context& context) {
   return context.faults.empty() ? builder.pass() : builder.skip("undecided where " + context.fault_text());
 }
 
-constexpr std::array k_checks = {VerifyCheck{"dtype.declared", &declared}, VerifyCheck{"dtype.f32_state", &f32_state}};
+// Stored dtypes that a tensor cannot have, and whatever a plan refuses to convert.
+CheckRecord unsupported(Context& context) {
+  CheckBuilder builder("dtype.unsupported");
+  if (!context.schema) {
+    return builder.skip(context.no_schema_reason);
+  }
+  const QuantizedState& state = context.quantization();
+  if (!state.undecodable.empty()) {
+    return builder.skip("no values can be decoded: " + state.undecodable);
+  }
+  // Codes that lack what decodes them are the matter of quant.*.
+  std::set<std::string, std::less<>> blamed;
+  for (const Diagnostic& row : state.diagnostics) {
+    if (row.severity == Severity::fail) {
+      blamed.insert(row.facts.keys.begin(), row.facts.keys.end());
+    }
+  }
+  for (const LogicalTensor& tensor : context.schema->stored_tensors()) {
+    const auto parts = context.schema->parts_of(tensor);
+    if (std::any_of(parts.begin(), parts.end(), [&](const CodedPart& part) { return blamed.count(part.key) != 0; })) {
+      blamed.emplace(tensor.key);
+    }
+  }
+  const plan::KeyCoverage& coverage = context.coverage();
+  builder.examined(coverage.present);
+  std::string message;
+  for (const Diagnostic& row : plan::coverage_diagnostics(*context.schema, context.keys(), coverage)) {
+    if (row.code != to_string(ErrorCode::dtype_unsupported) || blamed.count(row.facts.keys.front()) != 0) {
+      continue;
+    }
+    builder.subject(row.facts.keys.front());
+    if (message.empty()) {
+      message = printable(row.message, 400);
+      builder.code(row.code).expected(row.facts.expected).actual(row.facts.actual);
+    }
+  }
+  if (builder.has_subjects()) {
+    if (builder.subject_count() > 1) {
+      message += " (and " + grouped(builder.subject_count() - 1) + " more of the kind)";
+    }
+    return builder.hint("integers and packed codes are no weights: store the values, or their scales beside them")
+        .fail(message);
+  }
+  const LoadRun& run = load_run_of(context);
+  if (run.error && run.error->check() == "dtype.unsupported") {
+    return failed_record("dtype.unsupported", *run.error);
+  }
+  return context.faults.empty() ? builder.pass() : builder.skip("undecided where " + context.fault_text());
+}
+
+constexpr std::array k_checks = {VerifyCheck{"dtype.unsupported", &unsupported},
+                                 VerifyCheck{"dtype.declared", &declared}, VerifyCheck{"dtype.f32_state", &f32_state}};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // layout.*: where elements go. What a family's bindings say is proved on shapes; one file set has one layout.
+#include <algorithm>
 #include <array>
 
 #include "loader/plan/proof.hpp"
@@ -123,7 +124,57 @@ CheckRecord mixed(Context& context) {
   return builder.examined(context.keys().size()).pass();
 }
 
-constexpr std::array k_checks = {VerifyCheck{"layout.coverage", &coverage}, VerifyCheck{"layout.mapping", &mapping},
+// Tensors whose rows are the vocabulary: their families say so where they say how ranks divide them.
+CheckRecord vocabulary(Context& context) {
+  CheckBuilder builder("layout.vocab_pad");
+  if (!context.schema) {
+    return builder.skip(context.no_schema_reason);
+  }
+  if (!context.has_schema_shapes) {
+    return builder.skip("there is no config.json to derive shapes from");
+  }
+  if (context.adapter) {
+    return builder.skip("a low-rank adapter has no vocabulary of its own");
+  }
+  const Schema& schema = *context.schema;
+  const plan::KeyCoverage& coverage = context.coverage();
+  std::vector<bool> has_words(schema.stored_tensors().size(), false);
+  for (const Binding& binding : schema.bindings()) {
+    if (binding.stored != k_no_id &&
+        schema.parallel_rule(schema.native_tensors()[binding.native]).kind == ParallelKind::chunks) {
+      has_words[binding.stored] = coverage.row_of[binding.stored] != plan::k_no_row;
+    }
+  }
+  const auto examined = static_cast<std::uint64_t>(std::count(has_words.begin(), has_words.end(), true));
+  if (examined == 0) {
+    return builder.skip(context.incomplete_keys_reason().empty() ? "no tensor of the vocabulary is stored"
+                                                                 : context.incomplete_keys_reason());
+  }
+  builder.examined(examined);
+  std::string message;
+  for (const plan::ShapeMismatch& mismatch : coverage.shape_mismatches) {
+    const LogicalTensor& tensor = schema.stored_tensors()[mismatch.stored];
+    const Shape& wanted = schema.shape_of(tensor);
+    if (!has_words[mismatch.stored] || mismatch.found.rank() != wanted.rank() || mismatch.found[0] == wanted[0]) {
+      continue;
+    }
+    builder.subject(tensor.key);
+    if (!message.empty()) {
+      continue;
+    }
+    const std::uint64_t rows = mismatch.found[0];
+    const std::uint64_t words = wanted[0];
+    builder.expected(words).actual(rows);
+    message =
+        printable(tensor.key) + " has " + counted(rows, "row", "rows") + ", vocab_size is " + grouped(words) + ": ";
+    message += rows > words ? "rows " + grouped(words) + " to " + grouped(rows - 1) + " are padding"
+                            : "words " + grouped(rows) + " to " + grouped(words - 1) + " have none";
+  }
+  return builder.hint("export exactly vocab_size rows, or correct vocab_size").fail_if_subjects(message);
+}
+
+constexpr std::array k_checks = {VerifyCheck{"layout.vocab_pad", &vocabulary},
+                                 VerifyCheck{"layout.coverage", &coverage}, VerifyCheck{"layout.mapping", &mapping},
                                  VerifyCheck{"layout.mixed", &mixed}};
 
 }  // namespace

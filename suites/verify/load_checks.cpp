@@ -23,8 +23,11 @@ std::optional<CheckRecord> no_loads(const LoadRun& run, const char* id) {
   if (run.error && run.is_tie_broken) {
     return CheckBuilder(id).skip("the load stops where tied.mismatch fails");
   }
-  if (run.error && run.error->code() == ErrorCode::budget_too_small) {
-    return CheckBuilder(id).skip("nothing was loaded: mem.budget says why");
+  // Errors that are the matter of one check.
+  for (const std::string_view other : {"mem.budget", "io.route", "dtype.unsupported"}) {
+    if (run.error && run.error->check() == other) {
+      return CheckBuilder(id).skip("nothing was loaded: " + std::string(other) + " says why");
+    }
   }
   if (run.error) {
     return error_record(id, *run.error);
@@ -98,6 +101,83 @@ CheckRecord opens(Context& context) {
     return builder.fail("files were opened " + grouped(run.opens) + " times, planned were " + grouped(run.files));
   }
   return builder.pass();
+}
+
+CheckRecord amplification(Context& context) {
+  const LoadRun& run = load_run_of(context);
+  if (auto record = no_loads(run, "io.amplification")) {
+    return *record;
+  }
+  CheckBuilder builder("io.amplification");
+  builder.examined(run.ranges);
+  if (!run.amplification.empty()) {
+    builder.expected(run.reads_bound).actual(run.counted_reads);
+    return record_of_findings(builder, run.amplification);
+  }
+  return ranks_amplification(context, builder);
+}
+
+CheckRecord route(Context& context) {
+  const LoadRun& run = load_run_of(context);
+  if (run.error && run.error->check() == "io.route") {
+    return error_record("io.route", *run.error);
+  }
+  if (run.plan.routes.empty()) {
+    if (auto record = no_loads(run, "io.route")) {
+      return *record;
+    }
+  }
+  CheckBuilder builder("io.route");
+  std::uint64_t tensors = 0;
+  for (const reports::RouteRecord& row : run.plan.routes) {
+    tensors += row.count;
+  }
+  std::string text;
+  for (const auto& row : run.plan.considered) {
+    text += (text.empty() ? "not " : "; not ") + row.route + ": " + row.rejected;
+  }
+  return builder.examined(tensors).note(text);
+}
+
+CheckRecord copies(Context& context) {
+  const LoadRun& run = load_run_of(context);
+  if (auto record = no_loads(run, "mem.copies")) {
+    return *record;
+  }
+  CheckBuilder builder("mem.copies");
+  builder.examined(run.windows);
+  if (!run.copies.empty()) {
+    builder.expected(run.copies_bound).actual(run.counted_copies);
+  }
+  return record_of_findings(builder, run.copies);
+}
+
+CheckRecord device_peak(Context&) {
+  return CheckBuilder("mem.device_peak")
+      .hint("`weightproof doctor` says what devices there are")
+      .skip("loads go into host memory: no device was asked for");
+}
+
+CheckRecord one_storage(Context& context) {
+  CheckBuilder builder("tied.storage");
+  if (context.adapter) {
+    return builder.skip("a low-rank adapter has no head of its own");
+  }
+  if (!context.form || !context.schema) {
+    return builder.skip(context.no_schema_reason);
+  }
+  if (!context.form->is_tied) {
+    return builder.skip("head and embedding are two tensors");
+  }
+  const LoadRun& run = load_run_of(context);
+  if (auto record = no_loads(run, "tied.storage")) {
+    return *record;
+  }
+  if (run.ties_examined == 0) {
+    return builder.skip("head and embedding are outside the selection");
+  }
+  builder.examined(run.ties_examined);
+  return record_of_findings(builder, run.ties);
 }
 
 std::string windows_text(const LoadRun& run) {
@@ -247,6 +327,11 @@ constexpr std::array k_checks = {
     VerifyCheck{"io.reload", &reload},
     VerifyCheck{"io.determinism", &determinism},
     VerifyCheck{"io.opens", &opens},
+    VerifyCheck{"io.amplification", &amplification},
+    VerifyCheck{"io.route", &route},
+    VerifyCheck{"mem.copies", &copies},
+    VerifyCheck{"mem.device_peak", &device_peak},
+    VerifyCheck{"tied.storage", &one_storage},
 };
 
 }  // namespace

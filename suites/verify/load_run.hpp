@@ -73,6 +73,19 @@ struct LoadRun {
 
   std::uint64_t files = 0;
   std::uint64_t opens = 0;
+  std::uint64_t ranges = 0;  ///< runs of stored elements that the first loads held
+
+  // Of the first load that reads, or copies, more than it may.
+  TensorFindings amplification;
+  std::uint64_t counted_reads = 0;
+  std::uint64_t reads_bound = 0;
+  TensorFindings copies;
+  std::uint64_t counted_copies = 0;
+  std::uint64_t copies_bound = 0;
+
+  // Head and embedding of a tied model.
+  TensorFindings ties;
+  std::uint64_t ties_examined = 0;
 
   // Of the load with the largest prediction, or of the first that breaks it.
   std::uint64_t predicted_peak = 0;
@@ -96,6 +109,12 @@ const LoadRun& load_run_of(Context& context);
 
 /// What load plans of this checkpoint are made from. The context outlives it.
 LoadInputs load_inputs(Context& context);
+
+/// Bytes that a load may read for so many that it holds, in so many ranges: 1.02 times, and 4 KiB a range.
+std::uint64_t reads_bound(std::uint64_t owned_bytes, std::uint64_t ranges);
+
+/// io.amplification of the ranks of a topology, on top of what `builder` says of one rank.
+reports::CheckRecord ranks_amplification(Context& context, reports::CheckBuilder& builder);
 
 /// Why no load is possible; empty where one is.
 std::string why_no_load(Context& context);

@@ -55,9 +55,9 @@ void LoadRunner::execute() {
   const auto start = std::chrono::steady_clock::now();
   inputs_ = load_inputs(context_);
   const plan::Plan whole = plan::make_plan(inputs_.schema, inputs_.sources, {}, inputs_.request);
+  run_.plan = plan_record_of(whole);
   set_budget(whole);
   total_bytes_ = whole.memory().final_tensor_bytes;
-  run_.plan = plan_record_of(whole);
   if (run_.is_budget_given) {
     inputs_.request.budget_bytes = shares_.staging + whole.memory().metadata_bytes;
   }
@@ -102,6 +102,7 @@ void LoadRunner::execute() {
     progress();
   }
   require_same_tensors(whole);
+  judge_ties(whole);
   run_.tensors = whole.tensors().size();
   run_.opens = calls_.opens();
 
@@ -163,6 +164,10 @@ exec::LoadAttempt LoadRunner::load(const plan::Plan& plan, const exec::LoadOptio
   if (attempt.cause() && attempt.cause()->code() == ErrorCode::tied_values_differ) {
     run_.is_tie_broken = true;
   }
+  // What no route leads to is the matter of io.route, however much was loaded before.
+  if (attempt.cause() && attempt.cause()->check() == "io.route") {
+    throw Error(*attempt.cause());
+  }
   attempt.require_complete();
   return attempt;
 }
@@ -170,8 +175,11 @@ exec::LoadAttempt LoadRunner::load(const plan::Plan& plan, const exec::LoadOptio
 void LoadRunner::run_window(const LoadWindows& windows, const LoadWindow& window) {
   const plan::Plan plan = windows.plan_of(window);
   const Seen seen{window, plan, windows.origins(window, plan)};
+  const std::uint64_t bytes_before = calls_.bytes();
   const exec::LoadAttempt first = first_load(seen);
   judge_memory(seen, first);
+  judge_reads(seen, calls_.bytes() - bytes_before);
+  judge_copies(seen, first);
   run_.bytes += plan.memory().final_tensor_bytes;
   run_.reads += first.counters().read_bytes;
   run_.threads = std::max(run_.threads, first.threads());

@@ -28,20 +28,26 @@ class CountingCalls final : public storage::FileCalls {
  public:
   void set_inner(storage::FileCalls& inner) { inner_ = &inner; }
   std::uint64_t opens() const { return opens_.load(); }
+  std::uint64_t bytes() const { return bytes_.load(); }
   int open(const char* path, int flags) override {
     opens_.fetch_add(1, std::memory_order_relaxed);
     return inner_->open(path, flags);
   }
   std::int64_t pread(int fd, void* buffer, std::size_t bytes, std::int64_t offset) override {
-    return inner_->pread(fd, buffer, bytes, offset);
+    return counted(inner_->pread(fd, buffer, bytes, offset));
   }
   std::int64_t preadv(int fd, const ::iovec* parts, int count, std::int64_t offset) override {
-    return inner_->preadv(fd, parts, count, offset);
+    return counted(inner_->preadv(fd, parts, count, offset));
   }
 
  private:
+  std::int64_t counted(std::int64_t bytes) {
+    bytes_.fetch_add(bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0, std::memory_order_relaxed);
+    return bytes;
+  }
   storage::FileCalls* inner_ = &storage::FileCalls::system();
   std::atomic<std::uint64_t> opens_{0};
+  std::atomic<std::uint64_t> bytes_{0};
 };
 
 /// How a budget is spent: two loads side by side, and the reference's cache of file blocks.
@@ -70,6 +76,11 @@ class LoadRunner {
   exec::LoadAttempt load(const plan::Plan& plan, const exec::LoadOptions& options);
   void finish_ledger(const plan::Plan& whole);
   void progress();
+
+  // load_traffic.cpp
+  void judge_reads(const Seen& seen, std::uint64_t bytes);
+  void judge_copies(const Seen& seen, const exec::LoadAttempt& attempt);
+  void judge_ties(const plan::Plan& whole);
 
   // load_memory.cpp
   exec::LoadAttempt first_load(const Seen& seen);

@@ -6,16 +6,20 @@
 #include <new>
 
 #include "loader/core/check.hpp"
+#include "suites/verify/against_internal.hpp"
 #include "suites/verify/records.hpp"
 
 namespace weightproof::suites {
 
 std::vector<VerifyCheck> all_verify_checks() {
   std::vector<VerifyCheck> all;
-  for (const auto group :
-       {format_checks(), index_checks(), keys_checks(), tied_checks(), layout_checks(), norm_checks(), quant_checks(),
-        quant_value_checks(), quant_parameter_checks(), quant_parity_checks(), requant_checks(), dtype_checks(),
-        value_checks(), io_checks(), mem_checks(), load_checks(), against_checks(), adapter_checks(), shard_checks()}) {
+  for (const auto group : {format_checks(),       index_checks(),       keys_checks(),
+                           tied_checks(),         layout_checks(),      norm_checks(),
+                           quant_checks(),        quant_value_checks(), quant_parameter_checks(),
+                           quant_parity_checks(), requant_checks(),     dtype_checks(),
+                           value_checks(),        io_checks(),          mem_checks(),
+                           load_checks(),         against_checks(),     against_value_checks(),
+                           adapter_checks(),      shard_checks()}) {
     all.insert(all.end(), group.begin(), group.end());
   }
   return all;

@@ -6,8 +6,10 @@
 #include <set>
 
 #include "loader/exec/engine.hpp"
+#include "loader/plan/all_ranks.hpp"
 #include "loader/plan/ranks.hpp"
 #include "suites/ranks/cluster.hpp"
+#include "suites/ranks/placements.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/load_run.hpp"
 #include "suites/verify/records.hpp"
@@ -24,6 +26,10 @@ struct ExecutedRanks {
   std::vector<RankFinding> findings;
   std::vector<RankFinding> disagreements;
   std::string not_kept;  ///< why ranks were not compared with one another
+  PlacementFindings placements;
+  std::vector<RankFinding> amplification;  ///< one a rank
+  std::uint64_t fused = 0;                 ///< tensors that are cut part by part
+  std::vector<RankFinding> fused_findings;
 };
 
 void ExecutedRanksDeleter::operator()(ExecutedRanks* ranks) const { delete ranks; }
@@ -39,6 +45,39 @@ constexpr std::uint32_t k_ranks_max = 4096;
 
 bool is_illegal(const Error& error) {
   return error.code() == ErrorCode::chunk_not_representable || error.code() == ErrorCode::ep_not_divisible;
+}
+
+// Bytes that a rank's load asks the system for.
+class CountedReads final : public storage::FileCalls {
+ public:
+  std::int64_t pread(int fd, void* buffer, std::size_t bytes, std::int64_t offset) override {
+    return counted(storage::FileCalls::pread(fd, buffer, bytes, offset));
+  }
+  std::int64_t preadv(int fd, const ::iovec* parts, int count, std::int64_t offset) override {
+    return counted(storage::FileCalls::preadv(fd, parts, count, offset));
+  }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::int64_t counted(std::int64_t bytes) {
+    bytes_ += bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0;
+    return bytes;
+  }
+  std::uint64_t bytes_ = 0;  // ranks load on one thread
+};
+
+void judge_reads(const RankState& state, std::uint64_t bytes, std::uint32_t rank, std::vector<RankFinding>& findings) {
+  const plan::RankFigures figures = plan::figures_of(*state.plan);
+  const std::uint64_t bound = reads_bound(figures.source_bytes + figures.compared_bytes, figures.ranges);
+  if (bytes <= bound || state.plan->tensors().empty()) {
+    return;
+  }
+  const auto largest =
+      std::max_element(state.plan->tensors().begin(), state.plan->tensors().end(),
+                       [](const plan::PlannedTensor& a, const plan::PlannedTensor& b) { return a.bytes < b.bytes; });
+  findings.push_back({std::string(largest->key), rank,
+                      "rank " + std::to_string(rank) + " read " + grouped(bytes) +
+                          " bytes for it and what else it holds, allowed are " + grouped(bound)});
 }
 
 // What a rank's plan or load was refused for counts against the tensors that it names.
@@ -62,8 +101,9 @@ void run_ranks(Context& context, ExecutedRanks& run) {
   if (!context.options.stages.empty()) {
     options.stages = plan::parse_stages(context.options.stages, plan::layer_count(*inputs.schema));
   }
+  std::optional<plan::RankLayout> layout;
   try {
-    const plan::RankLayout legal(*inputs.schema, topology, options.stages);
+    layout.emplace(*inputs.schema, topology, options.stages);
   } catch (const Error& error) {
     if (!is_illegal(error)) {
       throw;
@@ -75,6 +115,7 @@ void run_ranks(Context& context, ExecutedRanks& run) {
     run.skipped = "at most " + grouped(k_ranks_max) + " ranks are loaded in one process; plan --all-ranks has no limit";
     return;
   }
+  run.placements = judge_placements(*inputs.schema, *layout, context.options.perturbation.placement);
   const plan::PlanBasis basis(inputs.schema, inputs.sources, inputs.request);
   const plan::Plan whole = basis.plan();
   if (whole.memory().peak_bytes() > k_whole_bytes_max) {
@@ -101,7 +142,11 @@ void run_ranks(Context& context, ExecutedRanks& run) {
       context.options.progress("loading ranks", rank, run.ranks);
     }
     try {
-      RankState loaded = cluster.run_rank(rank);
+      CountedReads calls;
+      const auto& wrong_calls = context.options.perturbation.load_calls;
+      const auto wrong = wrong_calls ? wrong_calls(calls) : nullptr;
+      RankState loaded = cluster.run_rank(rank, wrong ? *wrong : calls);
+      judge_reads(loaded, calls.bytes(), rank, run.amplification);
       cluster.compare(rank, loaded, run.findings);
       kept_bytes += loaded.plan->memory().final_bytes;
       if (kept_bytes <= k_kept_bytes_max) {
@@ -114,6 +159,14 @@ void run_ranks(Context& context, ExecutedRanks& run) {
   }
   const std::vector<RankFinding> unseen = cluster.unseen();
   run.findings.insert(run.findings.end(), unseen.begin(), unseen.end());
+  const std::vector<bool> is_fused = fused_tensors(*inputs.schema);
+  run.fused = static_cast<std::uint64_t>(std::count(is_fused.begin(), is_fused.end(), true));
+  for (const RankFinding& finding : run.findings) {
+    const NativeId native = inputs.schema->find_native(finding.tensor);
+    if (native != k_no_id && is_fused[native]) {
+      run.fused_findings.push_back(finding);
+    }
+  }
   if (!is_complete || kept.size() != run.ranks) {
     run.not_kept = is_complete ? "the ranks together take " + human_bytes(kept_bytes) + " of memory"
                                : "not every rank could be loaded";
@@ -214,13 +267,71 @@ CheckRecord agreement(Context& context) {
   return record_of_findings("shard.agreement", run.disagreements, run.ranks);
 }
 
+// Checks of files that ranks have written, and of what one plan for all ranks makes so by itself.
+constexpr const char* k_no_rank_files = "files written by single ranks are not read yet (index.selection names them)";
+
+template <std::vector<RankFinding> PlacementFindings::*Findings>
+CheckRecord of_placements(Context& context, const char* id) {
+  const ExecutedRanks& run = ranks_of(context);
+  if (run.placements.parts == 0) {
+    if (auto record = no_ranks(run, id)) {
+      return *record;
+    }
+  }
+  return record_of_findings(id, run.placements.*Findings, run.placements.parts);
+}
+CheckRecord bounds(Context& context) { return of_placements<&PlacementFindings::bounds>(context, "shard.bounds"); }
+CheckRecord coverage(Context& context) { return of_placements<&PlacementFindings::holes>(context, "shard.coverage"); }
+CheckRecord overlap(Context& context) { return of_placements<&PlacementFindings::overlaps>(context, "shard.overlap"); }
+CheckRecord info(Context&) { return CheckBuilder("shard.info").skip(k_no_rank_files); }
+CheckRecord dtype(Context&) { return CheckBuilder("shard.dtype").skip(k_no_rank_files); }
+
+CheckRecord fused_cut(Context& context) {
+  CheckBuilder builder("layout.qkv_tp");
+  if (context.options.topology.empty()) {
+    return builder.hint("give --topology tp=N").skip("one rank was asked about");
+  }
+  const ExecutedRanks& run = ranks_of(context);
+  if (auto record = no_ranks(run, "layout.qkv_tp")) {
+    return *record;
+  }
+  if (plan::parse_topology(context.options.topology).tp == 1) {
+    return builder.hint("give --topology tp=N").skip("nothing is cut by tensor parallelism");
+  }
+  if (run.fused == 0) {
+    return builder.skip("no tensor holds several parts along the axis that is cut");
+  }
+  return record_of_findings("layout.qkv_tp", run.fused_findings, run.fused);
+}
+
 constexpr std::array k_checks = {
-    VerifyCheck{"shard.topology", &topology},
-    VerifyCheck{"shard.reassembly", &reassembly},
-    VerifyCheck{"shard.agreement", &agreement},
+    VerifyCheck{"shard.topology", &topology},   VerifyCheck{"shard.reassembly", &reassembly},
+    VerifyCheck{"shard.agreement", &agreement}, VerifyCheck{"shard.bounds", &bounds},
+    VerifyCheck{"shard.coverage", &coverage},   VerifyCheck{"shard.overlap", &overlap},
+    VerifyCheck{"shard.info", &info},           VerifyCheck{"shard.dtype", &dtype},
+    VerifyCheck{"layout.qkv_tp", &fused_cut},
 };
 
 }  // namespace
+
+reports::CheckRecord ranks_amplification(Context& context, CheckBuilder& builder) {
+  if (context.options.topology.empty()) {
+    return builder.pass();
+  }
+  const ExecutedRanks& run = ranks_of(context);
+  if (!run.skipped.empty() || run.error || run.illegal) {
+    return builder.pass();  // the single rank's alone
+  }
+  std::set<std::string> named;
+  for (const RankFinding& finding : run.amplification) {
+    if (named.insert(finding.tensor).second) {
+      builder.subject(finding.tensor);
+    }
+  }
+  return builder.fail_if_subjects(run.amplification.empty() ? std::string()
+                                                            : printable(run.amplification.front().tensor) + ": " +
+                                                                  run.amplification.front().message);
+}
 
 std::span<const VerifyCheck> shard_checks() { return k_checks; }
 
