@@ -227,6 +227,40 @@ Themes themes() {
           tokens_of(between(css, ":root[data-theme=dark]{", "}"))};
 }
 
+// Nothing is drawn that says nothing: no column for a baseline or a base report that is not there.
+TEST(Page, ColumnsThatNothingFillsAreLeftOut) {
+  Report report = sample::full();
+  const std::string full = emit_html(report);
+  EXPECT_NE(full.find(">Against base</th>"), std::string::npos);
+  EXPECT_NE(full.find(">Baseline is</th>"), std::string::npos);
+  report.compare.reset();
+  report.timing.cases.clear();
+  TimingCase timed;
+  timed.name = "llama/tiny/state/stored";
+  timed.cache = "unknown";
+  timed.seconds = 1.5;
+  report.timing.cases.push_back(timed);
+  const std::string alone = emit_html(report);
+  EXPECT_EQ(count_of(alone, ">Against base</th>") + 1, count_of(full, ">Against base</th>"))
+      << "the table of findings has none, the plan keeps its own";
+  EXPECT_EQ(alone.find(">Baseline is</th>"), std::string::npos);
+  EXPECT_NE(alone.find("Wall time of each case"), std::string::npos);
+}
+
+TEST(Page, LabelsOfBinsFitBelowTheirBars) {
+  Report report = sample::full();
+  Finding& first = report.findings.front();
+  first.order.reset();
+  first.votes.clear();
+  first.histogram =
+      Histogram{"steps from expected", {{"-2 or less", 0.5, true}, {"0", 0.25, false}, {"+2 or more", 0.25, true}}};
+  const std::string html = emit_html(report);
+  for (const char* label : {">\u2264 -2</text>", ">0</text>", ">\u2265 +2</text>"}) {
+    EXPECT_NE(html.find(label), std::string::npos) << label;
+  }
+  EXPECT_EQ(html.find(" 2 characters "), std::string::npos) << "cut to something longer";
+}
+
 TEST(Tokens, ContrastOfEveryTextPair) {
   const Themes all = themes();
   ASSERT_GE(all.light.size(), 20U);
