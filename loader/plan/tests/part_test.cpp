@@ -140,13 +140,28 @@ TEST(Part, OnlyWhatIsHeldIsReadAndKeysAreJudgedOnTheWhole) {
 
   CatalogMaker lacking;
   lacking.add("embed.weight", {6, 4}).add("norm.weight", {4});
+  const auto few = lacking.make();
   try {
-    part_of(model.schema, lacking.make(), placement);
-    FAIL() << "keys of other ranks are missing";
+    part_of(model.schema, few, placement);
+    FAIL() << "keys of this rank are missing";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::missing_keys);
+    EXPECT_EQ(error.facts().keys, (std::vector<std::string>{"expert.2.gate", "expert.2.up"}))
+        << "what other ranks lack is theirs to say";
+    EXPECT_EQ(error.facts().rank, 3);
+  }
+  try {
+    part_of(model.schema, few, {});
+    FAIL() << "a rank that holds everything lacks everything";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::missing_keys);
     EXPECT_EQ(error.facts().keys.size(), 9u);
   }
+  CatalogMaker own;
+  own.add("embed.weight", {6, 4}).add("norm.weight", {4}).add("expert.2.gate", {3, 4}).add("expert.2.up", {3, 4});
+  const Plan alone = part_of(model.schema, own.make(), placement);
+  ASSERT_EQ(alone.tensors().size(), 1u);
+  EXPECT_EQ(alone.tensors()[0].move_count, 2u);
 }
 
 TEST(Part, TiedHeadOfTheLastStageReadsTheEmbedding) {
