@@ -17,6 +17,7 @@
 #include "suites/state/requantized.hpp"
 #include "suites/support/json_writer.hpp"
 #include "suites/support/text.hpp"
+#include "suites/verify/quantization.hpp"
 
 namespace weightproof::suites::cli {
 namespace {
@@ -70,6 +71,7 @@ struct Outcome {
   std::size_t tensors = 0;
   std::vector<std::string> decoded;  ///< schemes
   std::vector<std::string> kept;
+  std::optional<std::size_t> folded;  ///< scales of experts
   const RequantizedSource* requantized = nullptr;
   std::string formula;
 };
@@ -115,6 +117,9 @@ void write_result(const save::ExportResult& result, const std::string& target, c
     json.member("bytes_written", result.bytes_written).member("bytes_verified", result.bytes_verified);
     write_names(json, "decoded", outcome.decoded);
     write_names(json, "kept", outcome.kept);
+    if (outcome.folded) {
+      json.member("folded", *outcome.folded);
+    }
     json.name("quantized");
     if (outcome.requantized == nullptr) {
       json.null();
@@ -137,6 +142,10 @@ void write_result(const save::ExportResult& result, const std::string& target, c
   if (!outcome.kept.empty()) {
     console.line("codes and scales kept: " + joined(outcome.kept));
   }
+  if (outcome.folded) {
+    console.line(counted(*outcome.folded, "tensor", "tensors") +
+                 " of experts' scales multiplied into the experts: lossy, the source cannot be made from it");
+  }
   if (outcome.requantized != nullptr) {
     console.line(counted(outcome.requantized->quantized().size(), "tensor", "tensors") + " quantized by " +
                  outcome.formula + ", every element within half a step");
@@ -155,6 +164,27 @@ save::ExportOptions export_options(const Arguments& arguments, Console& console,
   return options;
 }
 
+// What --gemma-fold cannot go with, told before anything is opened for writing.
+void require_foldable(const OpenedCheckpoint& opened, const Arguments& arguments) {
+  require_expert_scales(opened.detection.family);
+  ErrorFacts facts;
+  if (opened.schema == nullptr) {
+    facts.hint = "give the checkpoint with its config.json";
+    throw Error(ErrorCode::usage, "the scales of experts cannot be told: " + opened.no_schema_reason, std::move(facts));
+  }
+  for (const char* option : {"--include", "--exclude"}) {
+    if (arguments.has(option)) {
+      facts.hint = "leave one of the two out";
+      throw Error(ErrorCode::usage, std::string(option) + " may part an expert from its scale: --gemma-fold wants both",
+                  std::move(facts));
+    }
+  }
+  if (arguments.text("--quantize") == "keep") {
+    facts.hint = "leave one of the two out";
+    throw Error(ErrorCode::usage, "--quantize keep keeps what is stored, --gemma-fold changes it", std::move(facts));
+  }
+}
+
 // The files of a checkpoint, or those that a native state came from.
 std::optional<save::SavedLayout> asked_layout(const Arguments& arguments) {
   if (!arguments.has("--shards-like")) {
@@ -168,7 +198,7 @@ std::optional<save::SavedLayout> asked_layout(const Arguments& arguments) {
 // Native state becomes the stored tensors again out of which it was loaded.
 int export_native(const storage::Checkpoint& checkpoint, const Arguments& arguments, Console& console,
                   const std::string& target) {
-  for (const char* option : {"--dtype", "--include", "--exclude", "--quantize"}) {
+  for (const char* option : {"--dtype", "--include", "--exclude", "--quantize", "--gemma-fold"}) {
     if (arguments.has(option)) {
       ErrorFacts facts;
       facts.hint = "export first, then export the result with it";
@@ -235,6 +265,9 @@ int run_export(const Arguments& arguments, Console& console) {
     throw Error(ErrorCode::usage, "--quantize keep keeps what is stored, --dtype changes it", facts);
   }
   const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
+  if (arguments.flag("--gemma-fold")) {
+    require_foldable(opened, arguments);
+  }
   std::optional<DType> declared;
   std::string quantization;  // text of the new quantization_config
   bool is_decoded = false;
@@ -256,6 +289,9 @@ int run_export(const Arguments& arguments, Console& console) {
     state = opened.decode(arguments);
     outcome.decoded = state->schemes();
     is_decoded = !outcome.decoded.empty();
+    if (arguments.flag("--gemma-fold")) {
+      outcome.folded = state->fold(*opened.schema, declared_decodes(*opened.schema, opened.checkpoint.catalog));
+    }
     if (quantize.empty()) {
       for (const StateTensor& tensor : state->tensors()) {
         tensors.push_back({tensor.key, tensor.dtype, tensor.shape, UINT64_MAX});

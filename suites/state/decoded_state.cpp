@@ -67,6 +67,19 @@ DType decoded_dtype(const ConfigValue* config) {
   return DType::bf16;
 }
 
+namespace {
+
+// A scale is an ordinary float: its codec takes no other.
+void fill_with_ones(DType dtype, std::span<std::byte> target) {
+  const std::uint32_t one = dtype == DType::bf16 ? 0x3f80U : dtype == DType::f16 ? 0x3c00U : 0x3f800000U;
+  const std::size_t width = bits_of(dtype) / 8;
+  for (std::size_t at = 0; at + width <= target.size(); at += width) {
+    std::memcpy(target.data() + at, &one, width);
+  }
+}
+
+}  // namespace
+
 DecodedState::DecodedState(const storage::Checkpoint& checkpoint, const StateOptions& options)
     : checkpoint_(checkpoint), files_(checkpoint.shards.size()) {
   const Catalog& catalog = checkpoint.catalog;
@@ -165,6 +178,22 @@ void DecodedState::add_plain(std::uint32_t at, const StateOptions& options) {
   tensors_.push_back(std::move(out));
 }
 
+std::size_t DecodedState::fold(const Schema& schema, std::vector<plan::DecodeSource> declared) {
+  std::size_t scales = 0;
+  for (plan::DecodeSource& source : declared) {
+    for (StateTensor& tensor : tensors_) {
+      if (tensor.key == schema.stored_tensors()[source.stored].key) {
+        tensor.codec = source.codec;
+        tensor.parts.assign(source.rows.begin(), source.rows.end());
+      } else if (source.rows.size() == 2 && tensor.row == source.rows[1]) {
+        tensor.is_folded = true;
+        ++scales;
+      }
+    }
+  }
+  return scales;
+}
+
 const StateTensor* DecodedState::find(std::string_view key) const {
   const auto found = std::lower_bound(by_key_.begin(), by_key_.end(), std::pair(key, std::uint32_t{0}));
   return found == by_key_.end() || found->first != key ? nullptr : &tensors_[found->second];
@@ -199,6 +228,10 @@ void DecodedState::read_stored(const StoredTensor& row, std::uint64_t offset, st
 
 void DecodedState::read(const StateTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const {
   if (target.empty()) {
+    return;
+  }
+  if (tensor.is_folded) {
+    fill_with_ones(tensor.dtype, target);
     return;
   }
   if (tensor.codec) {

@@ -28,6 +28,7 @@ struct StateTensor {
   std::uint32_t row = 0;                      ///< catalog row; of the codes where `codec`
   std::shared_ptr<const codec::Codec> codec;  ///< null: stored as itself
   std::vector<std::uint32_t> parts;           ///< catalog row of each component of the codec
+  bool is_folded = false;                     ///< what it scaled has been multiplied by it: it reads as ones
   bool is_transposed = false;  ///< the codec's matrices are published the other way round; `shape` is the published one
 };
 
@@ -49,6 +50,10 @@ class DecodedState {
   DecodedState(const DecodedState&) = delete;
   DecodedState& operator=(const DecodedState&) = delete;
   ~DecodedState();
+
+  /// Multiplies each expert's scale into the weight that the family declares to be made of both; the scale itself reads
+  /// as ones from then on. Returns how many scales. Not beside other calls. Precondition: all parts are selected.
+  std::size_t fold(const Schema& schema, std::vector<plan::DecodeSource> declared);
 
   /// In the order of the catalog.
   const std::vector<StateTensor>& tensors() const { return tensors_; }

@@ -246,6 +246,28 @@ TEST(TrapValues, T14_AFoldedScaleCannotBeTakenOutAgain) {
   EXPECT_EQ(both, (Numbers{0.50390625, 0, 0.50390625, 0}));
 }
 
+TEST(TrapValues, T14_AFoldedExportHasScalesOfOne) {
+  const TemporaryDirectory directory;
+  const auto path = Literal(gemma_config()).set(k_gemma_down, {1, 2, 3, 4}).set(k_gemma_scale, {2}).write(directory);
+  const std::filesystem::path out = directory / "folded";
+  const ProcessResult result = run_tool({"export", path.string(), "--gemma-fold", "--out", out.string()});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("1 tensor of experts' scales multiplied"), std::string::npos) << result.out;
+  EXPECT_EQ(stored(out, k_gemma_down), (Numbers{2, 4, 6, 8}));
+  EXPECT_EQ(stored(out, k_gemma_scale), Numbers{1});
+  EXPECT_NE(stored(out, k_gemma_scale), Numbers{2});  // the scale counted twice
+  // The function is kept: what is loaded with the fold from either is the same.
+  EXPECT_EQ(loaded(out, k_gemma_native), (Numbers{2, 6, 4, 8}));
+  EXPECT_EQ(stored_names(out), stored_names(path));
+  for (const auto& [option, value] : {std::pair("--include", "*"), std::pair("--quantize", "keep")}) {
+    const ProcessResult refused =
+        run_tool({"export", path.string(), "--gemma-fold", option, value, "--out", (directory / "no").string()});
+    EXPECT_EQ(refused.status, 2) << refused.out;
+    EXPECT_NE(refused.err.find("--gemma-fold"), std::string::npos) << refused.err;
+    EXPECT_FALSE(std::filesystem::exists(directory / "no"));
+  }
+}
+
 TEST(TrapValues, T46_TheFoldTakesTheScaleInItsStoredDtype) {
   EXPECT_EQ(folded({1.671875, 0, 0, 0}, "F32", 0.3F), (Numbers{0.5, 0, 0, 0}));
   EXPECT_NE(folded({1.671875, 0, 0, 0}, "F32", 0.3F), (Numbers{0.50390625, 0, 0, 0}));
