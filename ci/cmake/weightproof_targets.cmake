@@ -82,6 +82,10 @@ function(weightproof_test)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  # A sanitizer takes several times as long: a test that hangs is still found out.
+  if(WEIGHTPROOF_SANITIZE)
+    math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 10")
+  endif()
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPENDS} weightproof_build_flags GTest::gtest GTest::gtest_main)
   # Code that runs once is not worth the optimizer's time: half the time of a release build goes into tests.
