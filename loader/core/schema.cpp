@@ -19,17 +19,6 @@ auto keys_of(const std::vector<Row>& rows) {
   return [&rows](std::uint32_t position) { return rows[position].key; };
 }
 
-// Layouts are looked up several times for each tensor, and there are few: comparing and hashing them stays in line.
-bool is_same(const Extents& a, const Extents& b) {
-  bool is_equal = a.rank() == b.rank();
-  for (unsigned axis = 0; is_equal && axis < a.rank(); ++axis) is_equal = a[axis] == b[axis];
-  return is_equal;
-}
-
-bool is_same(const Layout& a, const Layout& b) {
-  return is_same(a.extents, b.extents) && is_same(a.strides, b.strides);
-}
-
 std::size_t hash_layout(const Layout& layout) {
   static const std::uint64_t seed = detail::hash_seed();
   std::uint64_t state = seed ^ layout.extents.rank();
@@ -38,17 +27,6 @@ std::size_t hash_layout(const Layout& layout) {
     state = (state ^ layout.strides[axis]) * detail::k_prime_b;
   }
   return static_cast<std::size_t>(detail::mix(state, detail::k_prime_a));
-}
-
-// The layout of View::whole(), which throws where the elements do not fit 64 bits.
-Layout whole_layout(const Shape& shape) {
-  Layout layout{shape, shape};
-  std::uint64_t stride = 1;
-  for (unsigned axis = shape.rank(); axis-- > 0;) {
-    layout.strides[axis] = stride;
-    if (shape[axis] != 0 && __builtin_mul_overflow(stride, shape[axis], &stride)) return View::whole(shape).layout();
-  }
-  return layout;
 }
 
 [[noreturn]] void misuse(std::string_view family, std::string_view key, const std::string& what) {
@@ -113,7 +91,7 @@ std::string_view SchemaBuilder::intern_key(std::string_view key) {
 
 LayoutId SchemaBuilder::intern_layout(const Layout& layout) {
   std::vector<Layout>& layouts = schema_.layouts_;
-  if (last_layout_ < layouts.size() && is_same(layouts[last_layout_], layout)) return last_layout_;
+  if (last_layout_ < layouts.size() && layouts[last_layout_] == layout) return last_layout_;
   if (layout_slots_.size() < 2 * (layouts.size() + 1)) {
     layout_slots_.assign(std::bit_ceil(std::max<std::size_t>(4 * (layouts.size() + 1), 64)), 0);
     for (std::uint32_t id = 0; id < layouts.size(); ++id) {
@@ -126,7 +104,7 @@ LayoutId SchemaBuilder::intern_layout(const Layout& layout) {
   std::size_t at = hash_layout(layout) & mask;
   for (; layout_slots_[at] != 0; at = (at + 1) & mask) {
     const LayoutId id = layout_slots_[at] - 1;
-    if (is_same(layouts[id], layout)) return last_layout_ = id;
+    if (layouts[id] == layout) return last_layout_ = id;
   }
   layouts.push_back(layout);
   last_layout_ = static_cast<LayoutId>(layouts.size() - 1);
@@ -174,7 +152,7 @@ NativeId SchemaBuilder::native(std::string_view key, const Shape& shape, DTypeRu
   const std::uint32_t hash = detail::key_hash(key);
   require_new(detail::find_key(schema_.native_slots_, key, hash, keys_of(schema_.native_)), schema_.native_.size(), key,
               "a native tensor");
-  const LayoutId layout = intern_layout(whole_layout(shape));
+  const LayoutId layout = intern_layout(View::whole(shape).layout());
   return add_native(intern_key(key), hash, layout, rule, layer, fixed);
 }
 
@@ -183,7 +161,7 @@ StoredId SchemaBuilder::stored(std::string_view key, const Shape& shape, DTypeRu
   const std::uint32_t hash = detail::key_hash(key);
   require_new(detail::find_key(schema_.stored_slots_, key, hash, keys_of(schema_.stored_)), schema_.stored_.size(), key,
               "a stored tensor");
-  const LayoutId layout = intern_layout(whole_layout(shape));
+  const LayoutId layout = intern_layout(View::whole(shape).layout());
   return add_stored(intern_key(key), hash, layout, rule, layer, fixed);
 }
 
@@ -229,8 +207,8 @@ void SchemaBuilder::code(StoredId stored, std::string_view scheme, std::span<con
     CodedPart row;
     row.role = part.role;  // roles are texts of the program
     row.key = part.key == tensor.key ? tensor.key : intern_key(part.key);
-    const bool has_tensor_shape = is_same(part.shape, schema_.layouts_[tensor.shape].extents);
-    row.shape = has_tensor_shape ? tensor.shape : intern_layout(whole_layout(part.shape));
+    const bool has_tensor_shape = part.shape == schema_.layouts_[tensor.shape].extents;
+    row.shape = has_tensor_shape ? tensor.shape : intern_layout(View::whole(part.shape).layout());
     row.dtype_rule = part.dtype_rule;
     row.dtype = part.dtype;
     row.is_optional = part.is_optional;
@@ -256,7 +234,7 @@ void SchemaBuilder::add_binding(BindingKind kind, StoredId stored, const View& s
   Binding binding;
   if (kind != BindingKind::constant) {
     if (stored >= schema_.stored_.size()) misuse(schema_.family_, "", "a binding of an unknown stored tensor");
-    if (!is_same(stored_view.extents(), native_view.extents())) {
+    if (stored_view.extents() != native_view.extents()) {
       misuse(schema_.family_, schema_.stored_[stored].key,
              "its view " + to_string(stored_view) + " and the view " + to_string(native_view) + " of native '" +
                  std::string(schema_.native_[native].key) + "' have different extents");
@@ -301,7 +279,7 @@ void SchemaBuilder::rename(std::string_view stored_key, std::string_view native_
               schema_.stored_.size(), stored_key, "a stored tensor");
   require_new(detail::find_key(schema_.native_slots_, native_key, native_hash, keys_of(schema_.native_)),
               schema_.native_.size(), native_key, "a native tensor");
-  const LayoutId layout = intern_layout(whole_layout(shape));
+  const LayoutId layout = intern_layout(View::whole(shape).layout());
   const std::string_view stored_copy = intern_key(stored_key);
   const std::string_view native_copy = is_shared ? stored_copy : intern_key(native_key);
   Binding binding;

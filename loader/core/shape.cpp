@@ -49,10 +49,6 @@ void Extents::erase(unsigned axis) {
   values_[--rank_] = 0;
 }
 
-bool operator==(const Extents& a, const Extents& b) {
-  return a.rank_ == b.rank_ && std::equal(a.begin(), a.end(), b.begin());
-}
-
 std::optional<std::uint64_t> element_count(const Shape& shape) {
   std::uint64_t product = 1;
   bool has_zero = false;

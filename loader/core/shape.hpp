@@ -32,7 +32,12 @@ class Extents {
   void insert(unsigned axis, std::uint64_t value);
   void erase(unsigned axis);
 
-  friend bool operator==(const Extents& a, const Extents& b);
+  // In line: layouts and shapes are compared several times for each tensor.
+  friend bool operator==(const Extents& a, const Extents& b) {
+    bool is_equal = a.rank_ == b.rank_;
+    for (unsigned axis = 0; is_equal && axis < a.rank_; ++axis) is_equal = a.values_[axis] == b.values_[axis];
+    return is_equal;
+  }
 
  private:
   std::array<std::uint64_t, limits::rank_max> values_{};

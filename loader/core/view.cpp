@@ -18,10 +18,17 @@ void require_axis(const View& view, unsigned axis, const char* operation) {
 }  // namespace
 
 View View::whole(const Shape& shape) {
-  if (!weightproof::element_count(shape)) {
-    throw Error(ErrorCode::internal, "a tensor of shape " + to_string(shape) + " has more elements than 64 bits count");
+  // Strides and their overflow in one pass. As contiguous_strides() has it, an empty axis leaves the strides before it.
+  View view(0, Layout{shape, shape});
+  std::uint64_t stride = 1;
+  for (unsigned axis = shape.rank(); axis-- > 0;) {
+    view.layout_.strides[axis] = stride;
+    if (shape[axis] != 0 && __builtin_mul_overflow(stride, shape[axis], &stride)) {
+      throw Error(ErrorCode::internal,
+                  "a tensor of shape " + to_string(shape) + " has more elements than 64 bits count");
+    }
   }
-  return View(0, Layout{shape, contiguous_strides(shape)});
+  return view;
 }
 
 std::uint64_t View::element_count() const {

@@ -67,10 +67,11 @@ struct WrittenRegion {
   View region;  ///< of the dense tensor, in elements; in bytes for elements of less than a byte
 };
 
-/// What was read and written, in no order. Only where it was asked for.
+/// What was read and written, in no order, and what was copied. Only where it was asked for.
 struct Ledger {
   std::vector<SourceRange> read;
   std::vector<WrittenRegion> written;
+  std::vector<std::uint64_t> copied;  ///< bytes that went from a buffer into each tensor of the plan
 };
 
 /// Refers to its plan, which outlives it. A load that did not complete hands nothing out.

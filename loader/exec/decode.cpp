@@ -5,6 +5,7 @@
 
 #include "loader/core/error.hpp"
 #include "loader/exec/engine_internal.hpp"
+#include "loader/plan/decode_items.hpp"
 
 namespace weightproof::exec {
 namespace {
@@ -43,22 +44,18 @@ void Worker::run_decode(const DecodeItem& item) {
   }
 }
 
-void Worker::read_runs(const plan::DecodeSource& source, std::span<const codec::ByteRun> runs,
-                       std::span<std::byte> into) {
+void Worker::read_run(const plan::DecodeSource& source, const codec::ByteRun& run, std::span<std::byte> into) {
   const Timed timed(phases.read);
-  std::uint64_t at = 0;
-  for (const codec::ByteRun& run : runs) {
-    const StoredTensor& row = plan_.catalog().tensors()[source.rows[run.component]];
-    if (run.offset > row.bytes || run.bytes > row.bytes - run.offset || run.bytes > into.size() - at) {
-      ErrorFacts facts;
-      facts.keys.emplace_back(row.key);
-      throw Error(ErrorCode::internal, "a codec asks for bytes outside of '" + facts.keys[0] + "'", std::move(facts));
-    }
-    engine_.sources.file(row.file).read(row.begin + run.offset, into.subspan(at, run.bytes));
-    record_read(row.file, row.begin + run.offset, run.bytes);
-    at += run.bytes;
+  const StoredTensor& row = plan_.catalog().tensors()[source.rows[run.component]];
+  if (run.offset > row.bytes || run.bytes > row.bytes - run.offset || run.bytes > into.size()) {
+    ErrorFacts facts;
+    facts.keys.emplace_back(row.key);
+    throw Error(ErrorCode::internal, "a codec asks for bytes outside of '" + facts.keys[0] + "'", std::move(facts));
   }
-  engine_.advance(at);
+  counters.requested_bytes += run.bytes;
+  engine_.sources.file(row.file).read(row.begin + run.offset, into.first(run.bytes));
+  record_read(row.file, row.begin + run.offset, run.bytes);
+  engine_.advance(run.bytes);
 }
 
 void Worker::decode_tile(const Target& target, const Box& tile) {
@@ -108,18 +105,19 @@ void Worker::decode_tile(const Target& target, const Box& tile) {
   if (bytes_of(weight_runs_) > read_buffer_.size() || bytes_of(runs_) > companions_.size()) {
     throw Error(ErrorCode::internal, "a decode tile does not fit the buffers of the plan");
   }
-  for (const codec::ByteRun& run : weight_runs_) counters.requested_bytes += run.bytes;
-  read_runs(source, weight_runs_, read_buffer_);
-  if (runs_ != companion_runs_) {
-    companion_runs_.clear();
-    for (const codec::ByteRun& run : runs_) counters.requested_bytes += run.bytes;
-    read_runs(source, runs_, companions_.span());
-    companion_runs_ = runs_;
+  std::uint64_t position = 0;
+  for (const codec::ByteRun& run : weight_runs_) {
+    read_run(source, run, read_buffer_.subspan(position));
+    position += run.bytes;
   }
-  std::vector<std::span<const std::byte>> parts(codec.components().size());
+  plan::for_each_new_companion(companion_runs_, runs_, [&](const codec::ByteRun& run, std::uint64_t at) {
+    read_run(source, run, companions_.span().subspan(at));
+  });
+  companion_runs_ = runs_;
+  parts_.assign(codec.components().size(), {});
   const auto give = [&](std::span<const codec::ByteRun> runs, std::span<const std::byte> held) {
     for (const codec::ByteRun& run : runs) {
-      std::span<const std::byte>& part = parts[run.component];
+      std::span<const std::byte>& part = parts_[run.component];
       // Runs of one component follow one another, so they are one span.
       part = part.empty() ? held.first(run.bytes) : std::span(part.data(), part.size() + run.bytes);
       held = held.subspan(run.bytes);
@@ -147,7 +145,7 @@ void Worker::decode_tile(const Target& target, const Box& tile) {
     engine_.mark_writing();
     {
       const Timed timed(phases.transform);
-      codec.decode(tile, parts, dtype, target.destination.base + nest.target * size);
+      codec.decode(tile, parts_, dtype, target.destination.base + nest.target * size);
     }
     counters.written_bytes += elements * size;
     if (engine_.is_hot(move.tensor)) {
@@ -161,7 +159,7 @@ void Worker::decode_tile(const Target& target, const Box& tile) {
     WEIGHTPROOF_ASSERT(elements * size <= tile_.size());
     {
       const Timed timed(phases.transform);
-      codec.decode(tile, parts, dtype, tile_.data());
+      codec.decode(tile, parts_, dtype, tile_.data());
     }
     store(target, nest, tile_.data(), size);
     end_lease(tile_.first(elements * size));

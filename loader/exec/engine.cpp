@@ -194,6 +194,8 @@ void Engine::run_workers() {
     Ledger& ledger = state_->ledger;
     ledger.read.insert(ledger.read.end(), worker->ledger.read.begin(), worker->ledger.read.end());
     ledger.written.insert(ledger.written.end(), worker->ledger.written.begin(), worker->ledger.written.end());
+    ledger.copied.resize(std::max(ledger.copied.size(), worker->ledger.copied.size()));
+    for (std::size_t i = 0; i < worker->ledger.copied.size(); ++i) ledger.copied[i] += worker->ledger.copied[i];
   }
   if (options.faults != nullptr && options.faults->fault == Fault::skip_tile) {
     // A skipped piece leaves no row either; a stale record does.
@@ -207,7 +209,8 @@ void Engine::run_workers() {
   }
   if (options.has_ledger) {
     state_->ledger_charge.grow(state_->ledger.read.size() * sizeof(SourceRange) +
-                               state_->ledger.written.size() * sizeof(WrittenRegion));
+                               state_->ledger.written.size() * sizeof(WrittenRegion) +
+                               state_->ledger.copied.size() * sizeof(std::uint64_t));
   }
 }
 

@@ -196,6 +196,7 @@ class Worker {
                                     const std::byte* held, unsigned element_bytes);
   void fill(std::uint32_t move);
   Nest nest_of(const Target& target) const;
+  void count_copy(std::uint32_t tensor, std::uint64_t bytes);
   void record_read(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes);
   void record_write(const Target& target, const View& region);
   void record_bytes(const Target& target, std::uint64_t offset, std::uint64_t bytes);
@@ -210,7 +211,7 @@ class Worker {
   void run_decodes(unsigned stage);
   void run_decode(const DecodeItem& item);
   void decode_tile(const Target& target, const Box& tile);
-  void read_runs(const plan::DecodeSource& source, std::span<const codec::ByteRun> runs, std::span<std::byte> into);
+  void read_run(const plan::DecodeSource& source, const codec::ByteRun& run, std::span<std::byte> into);
 
   // whole.cpp
   void run_whole(unsigned stage);
@@ -232,6 +233,7 @@ class Worker {
   std::vector<codec::ByteRun> companion_runs_;
   std::vector<codec::ByteRun> runs_;
   std::vector<codec::ByteRun> weight_runs_;
+  std::vector<std::span<const std::byte>> parts_;
 };
 
 }  // namespace weightproof::exec

@@ -46,14 +46,13 @@ std::vector<std::byte> PieceFault::packed_now() const {
 }
 
 void PieceFault::apply() const {
-  if (fault_ == Fault::none) return;
+  if (fault_ == Fault::none || fault_ == Fault::copy_twice) return;  // of which store() makes the second copy
   std::vector<std::byte> bytes = packed_now();
   const std::size_t size = bytes.size();
   switch (fault_) {
     case Fault::none:
-      return;
     case Fault::copy_twice:
-      break;
+      return;
     case Fault::skip_tile:
     case Fault::write_to_copy:
     case Fault::stale_record:

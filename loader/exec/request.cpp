@@ -188,8 +188,7 @@ void Worker::read_in_place(const plan::ReadRequest& request) {
       flush();
       if (before_offset <= entry.file_offset && entry.file_offset + done <= before_end) {
         std::memcpy(place, before_place + (entry.file_offset - before_offset), static_cast<std::size_t>(done));
-        ++counters.copies;
-        counters.copied_bytes += done;
+        count_copy(move.tensor, done);
       } else {
         read(request.file, entry.file_offset, {place, static_cast<std::size_t>(done)});
       }

@@ -94,6 +94,12 @@ Nest Worker::nest_of(const Target& target) const {
   return result;
 }
 
+void Worker::count_copy(std::uint32_t tensor, std::uint64_t bytes) {
+  ++counters.copies;
+  counters.copied_bytes += bytes;
+  if (engine_.options.has_ledger) ledger.copied[tensor] += bytes;
+}
+
 void Worker::record_write(const Target& target, const View& region) {
   if (!engine_.options.has_ledger || target.move->action == plan::Action::compare) return;
   ledger.written.push_back({target.move->tensor, target.index, region});
@@ -150,8 +156,7 @@ void Worker::take_elements(const Target& target, const Nest& nest, std::uint64_t
         convert(bytes + (part.source - begin) * stored_size, dtype, target.destination.base + part.target * size,
                 wanted, static_cast<std::size_t>(count));
       }
-      ++counters.copies;
-      counters.copied_bytes += count * size;
+      count_copy(target.move->tensor, count * size);
       counters.written_bytes += count * size;
       if (engine_.is_hot(target.move->tensor)) {
         const Timed timed(phases.digest);
@@ -196,14 +201,12 @@ void Worker::store(const Target& target, const Nest& part, const std::byte* byte
   counters.written_bytes += stored;
   if (target.is_device()) return store_on_device(target, part, bytes, element_bytes);
   const PieceFault fault = fault_of(target, part, element_bytes);
-  {
+  for (unsigned left = fault.kind() == Fault::copy_twice ? 2 : 1; left != 0; --left) {
     const Timed timed(phases.transform);
     copy_nest(part, bytes, target.destination.base, element_bytes);
+    count_copy(target.move->tensor, stored);
   }
   fault.apply();
-  const std::uint64_t times = fault.kind() == Fault::copy_twice ? 2 : 1;
-  counters.copies += times;
-  counters.copied_bytes += times * stored;
   if (engine_.is_hot(target.move->tensor)) {
     // Of such a tensor every part is one run.
     const Timed timed(phases.digest);
@@ -235,8 +238,7 @@ void Worker::store_on_device(const Target& target, const Nest& part, const std::
       const Timed timed(phases.transform);
       copy_nest(packed, bytes, slot.buffer.data(), element_bytes);
     }
-    ++counters.copies;
-    counters.copied_bytes += chunk.element_count() * element_bytes;
+    count_copy(target.move->tensor, chunk.element_count() * element_bytes);
     std::array<LaneCopy, 256> copies;
     std::size_t count = 0;
     for_each_lane_copy(out, target.destination.base, slot.buffer.data(), element_bytes, [&](const LaneCopy& copy) {

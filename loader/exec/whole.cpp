@@ -127,8 +127,7 @@ void Worker::take_bits(const Target& target, const std::byte* bytes) {
   if (is_compare) {
     counters.compared_bytes += done;
   } else {
-    ++counters.copies;
-    counters.copied_bytes += done;
+    count_copy(target.move->tensor, done);
     counters.written_bytes += done;
     record_write(target, to);
   }

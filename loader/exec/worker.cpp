@@ -22,6 +22,7 @@ Worker::Worker(Engine& engine) : engine_(engine), plan_(engine.plan) {
   tile_ = staging_.span().subspan(engine.read_bytes, engine.tile_bytes);
   sink_ = staging_.span().subspan(engine.read_bytes + engine.tile_bytes, engine.sink_bytes);
   companions_ = engine.allocator->allocate(MemoryKind::host, Purpose::companion, engine.companion_bytes);
+  if (engine.options.has_ledger) ledger.copied.resize(plan_.tensors().size());
   if (engine.options.lane == nullptr) return;
   slots_.resize(std::max(1u, engine.options.lane_slots));
   for (Slot& slot : slots_) {

@@ -42,18 +42,12 @@ void require_sound(const Catalog& catalog) {
   }
 }
 
-// Asked once for each decode, mostly of equal ones: in line.
-bool is_same(const Extents& a, const Extents& b) {
-  bool is_equal = a.rank() == b.rank();
-  for (unsigned axis = 0; is_equal && axis < a.rank(); ++axis) is_equal = a[axis] == b[axis];
-  return is_equal;
-}
-
+// Asked once for each decode, mostly of equal ones.
 bool takes_equal_bytes(const codec::Codec& a, const codec::Codec& b) {
   const auto same = [](const codec::Component& x, const codec::Component& y) {
-    return x.role == y.role && x.dtype == y.dtype && is_same(x.shape, y.shape);
+    return x.role == y.role && x.dtype == y.dtype && x.shape == y.shape;
   };
-  return is_same(a.natural_shape(), b.natural_shape()) && is_same(a.granule(), b.granule()) &&
+  return a.natural_shape() == b.natural_shape() && a.granule() == b.granule() &&
          std::equal(a.components().begin(), a.components().end(), b.components().begin(), b.components().end(), same) &&
          a.scheme() == b.scheme();
 }

@@ -118,7 +118,7 @@ Planner::CodecCost Planner::codec_cost(const Move& move, const Box& whole, std::
     return codec.components()[run.component].role == codec::Role::weight;
   };
   if (move.route != Route::materialized) {
-    // As the tiles are read: each its codes; its companions where they are others than those of the tile before.
+    // As the tiles are read: each its codes; of its companions those that the tile before has not left behind.
     const DecodeGrid grid = decode_grid(plan_, move);
     std::vector<codec::ByteRun> before;
     for (std::uint64_t i = 0; i < grid.count; ++i) {
@@ -130,10 +130,9 @@ Planner::CodecCost Planner::codec_cost(const Move& move, const Box& whole, std::
       for (const codec::ByteRun& run : runs) (is_weight(run) ? encoded : companions) += run.bytes;
       runs.erase(std::remove_if(runs.begin(), runs.end(), is_weight), runs.end());
       cost.read_bytes += encoded;
-      if (runs != before) {
-        cost.read_bytes += companions;
-        before.swap(runs);
-      }
+      for_each_new_companion(before, runs,
+                             [&](const codec::ByteRun& run, std::uint64_t) { cost.read_bytes += run.bytes; });
+      before.swap(runs);
       cost.encoded_bytes = std::max(cost.encoded_bytes, encoded);
       cost.companion_bytes = std::max(cost.companion_bytes, companions);
     }
