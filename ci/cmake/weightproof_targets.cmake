@@ -1,6 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 # One function per kind of target, so that a room's CMakeLists.txt says only what is particular to the room.
 
+# weightproof_precompiled(target LIBRARY|TEST): where WEIGHTPROOF_PRECOMPILE is on, the headers of the standard library (and of Google Test)
+# are read once for all libraries and once for all tests: a quarter of a release build goes into reading them for each file. Off while
+# working on the code, where a missing include is to be seen.
+function(weightproof_precompiled target kind)
+  if(NOT WEIGHTPROOF_PRECOMPILE)
+    return()
+  endif()
+  set(from weightproof_precompiled_${kind})
+  if(NOT TARGET ${from})
+    set(headers <algorithm> <array> <atomic> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <set> <span> <sstream>
+      <stop_token> <string> <string_view> <thread> <unordered_map> <variant> <vector>)
+    file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/precompiled_${kind}.cpp" CONTENT "")
+    add_library(${from} STATIC "${PROJECT_BINARY_DIR}/precompiled_${kind}.cpp")
+    target_compile_features(${from} PRIVATE cxx_std_20)
+    target_link_libraries(${from} PRIVATE weightproof_build_flags)
+    if(kind STREQUAL "TEST")
+      list(APPEND headers <gtest/gtest.h>)
+      target_link_libraries(${from} PRIVATE GTest::gtest)
+      # With the options of an executable, as they are another target's otherwise.
+      set_target_properties(${from} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+      target_compile_options(${from} PRIVATE -fPIE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+    endif()
+    target_precompile_headers(${from} PRIVATE ${headers})
+    # Files with options of their own (AVX2 and the like) cannot use it, and read the headers themselves.
+    set_target_properties(${from} PROPERTIES PCH_WARN_INVALID OFF)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${from})
+  set_target_properties(${target} PROPERTIES PCH_WARN_INVALID OFF)
+  # g++ 12 forgets that precompiled headers are the system's, and warns of its own std::string.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow>)
+endfunction()
+
 # weightproof_library(NAME name [SUBDIRS folders...] [DEPENDS public...] [PRIVATE private...])
 # Static library weightproof_<name> (alias weightproof::<name>) from every .cpp of the current folder and of SUBDIRS. Headers are
 # installed under include/weightproof/<room path>/; those that end in _internal.hpp are not. PRIVATE libraries that consist of
@@ -45,6 +77,7 @@ function(weightproof_library)
       target_link_libraries(${target} PRIVATE ${library})
     endforeach()
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:weightproof_build_flags>)
+    weightproof_precompiled(${target} LIBRARY)
   endif()
   set_property(GLOBAL APPEND PROPERTY WEIGHTPROOF_LIBRARIES ${target})
 endfunction()
@@ -91,6 +124,7 @@ function(weightproof_test)
   # Code that runs once is not worth the optimizer's time: half the time of a release build goes into tests.
   target_compile_options(${ARG_NAME} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
   target_compile_definitions(${ARG_NAME} PRIVATE WEIGHTPROOF_SOURCE_DIR="${PROJECT_SOURCE_DIR}" WEIGHTPROOF_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  weightproof_precompiled(${ARG_NAME} TEST)
   include(GoogleTest)
   # A parameter printed as bytes holds addresses: such a name would differ from run to run.
   gtest_discover_tests(${ARG_NAME} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120 NO_PRETTY_VALUES
