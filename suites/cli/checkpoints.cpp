@@ -18,6 +18,14 @@ plan::TargetDType target_dtype(const Arguments& arguments) {
                          : plan::TargetDType::stored;
 }
 
+std::optional<plan::Route> asked_route(const Arguments& arguments) {
+  const std::string text = arguments.text("--route", "auto");
+  return text == "direct"         ? std::optional(plan::Route::direct)
+         : text == "bounded"      ? std::optional(plan::Route::bounded)
+         : text == "materialized" ? std::optional(plan::Route::materialized)
+                                  : std::nullopt;
+}
+
 unsigned asked_threads(const Arguments& arguments) { return thread_count(arguments.count("--threads").value_or(0)); }
 
 plan::ExpertStorageVerdict asked_storage(const Arguments& arguments) {

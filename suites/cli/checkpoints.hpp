@@ -37,6 +37,8 @@ struct OpenedCheckpoint {
 void write_checkpoint(JsonWriter& json, const OpenedCheckpoint& opened);
 
 plan::TargetDType target_dtype(const Arguments& arguments);
+/// --route; nothing for auto.
+std::optional<plan::Route> asked_route(const Arguments& arguments);
 /// How routed experts lie in memory, and why: as stated, or as dispatcher, backend and number of ranks build them.
 plan::ExpertStorageVerdict asked_storage(const Arguments& arguments);
 unsigned asked_threads(const Arguments& arguments);

@@ -10,6 +10,7 @@
 
 #include "loader/plan/placement.hpp"
 #include "reports/emit.hpp"
+#include "suites/cli/checkpoints.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
@@ -39,6 +40,8 @@ VerifyOptions verify_options(const Arguments& arguments, Console& console) {
   options.manifest_file = arguments.text("--manifest");
   options.base = arguments.text("--base");
   options.folds_expert_scales = arguments.flag("--gemma-fold");
+  options.dtype = target_dtype(arguments);
+  options.route = asked_route(arguments);
   options.is_strict = arguments.flag("--strict");
   options.against = arguments.text("--against");
   options.budget_bytes = arguments.bytes("--budget");

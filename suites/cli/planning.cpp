@@ -21,12 +21,7 @@ plan::PlanBasis make_plan_basis(const OpenedCheckpoint& opened, const Arguments&
   request.keys.exclude = arguments.texts("--exclude");
   request.keys.allow_missing = arguments.texts("--allow-missing");
   request.keys.allow_unexpected = arguments.flag("--allow-unexpected");
-  const std::string route = arguments.text("--route", "auto");
-  if (route != "auto") {
-    request.route = route == "direct"    ? plan::Route::direct
-                    : route == "bounded" ? plan::Route::bounded
-                                         : plan::Route::materialized;
-  }
+  request.route = asked_route(arguments);
   request.budget_bytes = arguments.bytes("--budget");
   request.threads = asked_threads(arguments);
   for (const storage::Shard& shard : opened.checkpoint.shards) {

@@ -229,5 +229,58 @@ TEST(Ledger, MarksFindTheFirstOfEither) {
   EXPECT_EQ(marks.mark(64, 64), 64U);
 }
 
+// What --dtype and --route ask for is what is loaded and compared, and nothing else is.
+TEST(Asked, ADtypeIsLoadedAndComparedWithTheReference) {
+  const TemporaryDirectory directory;
+  for (const auto& [family, preset] : {std::pair("llama", "tiny"), std::pair("mistral3_fp8_causal", "tiny")}) {
+    fixtures::GenerateOptions made;
+    made.family = family;
+    made.preset = preset;
+    fixtures::generate(made, directory / family);
+    VerifyOptions options;
+    const reports::Report stored = verify(directory / family, options);
+    options.dtype = plan::TargetDType::f32;
+    const reports::Report widened = verify(directory / family, options);
+    EXPECT_EQ(findings_of(widened), findings_of(stored)) << family;
+    const reports::CheckRecord& exact = record_of(widened, "value.exact");
+    EXPECT_EQ(exact.status, Status::pass) << family << exact.message;
+    EXPECT_EQ(widened.plan.bytes_planned.value_or(0), 2 * stored.plan.bytes_planned.value_or(0)) << family;
+    // A wrong value there is found too.
+    exec::Faults faults{exec::Fault::skip_byte, 0, 0};
+    options.perturbation.first_load = [&faults](const plan::Plan& plan, exec::LoadOptions& load) {
+      faults.tensor = static_cast<std::uint32_t>(plan.find("model.norm.weight"));
+      load.faults = &faults;
+    };
+    const reports::Report wrong = verify(directory / family, options);
+    EXPECT_TRUE(names(record_of(wrong, "value.exact"), "model.norm.weight")) << family;
+  }
+}
+
+TEST(Asked, ARouteIsTakenOrRefused) {
+  const TemporaryDirectory directory;
+  fixtures::GenerateOptions made;
+  made.family = "qwen3_moe";
+  made.preset = "tiny";
+  fixtures::generate(made, directory / "model");
+  VerifyOptions options;
+  options.route = plan::Route::materialized;
+  const reports::Report whole = verify(directory / "model", options);
+  EXPECT_TRUE(findings_of(whole).empty()) << testing::PrintToString(findings_of(whole));
+  ASSERT_FALSE(whole.plan.routes.empty());
+  for (const reports::RouteRecord& row : whole.plan.routes) {
+    EXPECT_EQ(row.route, "materialized");
+  }
+  // No route but `direct` goes without a buffer, and transposed experts cannot take it: an error, never another route.
+  made.family = "gpt_oss";
+  made.preset = "tiny_bf16";
+  fixtures::generate(made, directory / "gpt_oss");
+  options.route = plan::Route::direct;
+  const reports::Report refused = verify(directory / "gpt_oss", options);
+  const reports::CheckRecord& record = record_of(refused, "io.route");
+  EXPECT_EQ(record.status, Status::error) << record.message;
+  EXPECT_FALSE(record.subjects.empty());
+  EXPECT_EQ(reports::exit_status(refused), 3);
+}
+
 }  // namespace
 }  // namespace weightproof::suites::test

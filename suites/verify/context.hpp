@@ -13,6 +13,7 @@
 #include "adapters/family.hpp"
 #include "loader/measure/cache.hpp"
 #include "loader/plan/coverage.hpp"
+#include "loader/plan/planner.hpp"
 #include "loader/storage/checkpoint.hpp"
 #include "reports/finding.hpp"
 #include "suites/verify/adapter.hpp"
@@ -36,6 +37,8 @@ struct VerifyOptions {
   std::string against;               ///< another checkpoint to compare with; empty: none
   std::string base;                  ///< --base: the model of an adapter, or what a result was merged from; empty: none
   bool folds_expert_scales = false;  ///< --gemma-fold: each expert's scale is multiplied into its down projection
+  plan::TargetDType dtype = plan::TargetDType::stored;  ///< --dtype: of what is loaded and compared with the reference
+  std::optional<plan::Route> route;                     ///< --route: of the first load; empty: each tensor's best
   bool is_strict = false;
   unsigned threads = 1;
   /// Memory that loads and what compares them may take; empty: a share of what is available.

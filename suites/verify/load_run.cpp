@@ -94,6 +94,13 @@ LoadInputs load_inputs(Context& context) {
   return inputs;
 }
 
+LoadInputs asked_inputs(Context& context) {
+  LoadInputs inputs = load_inputs(context);
+  inputs.request.dtype = context.options.dtype;
+  inputs.request.route = context.options.route;
+  return inputs;
+}
+
 const LoadRun& load_run_of(Context& context) {
   if (context.loads) {
     return *context.loads;

@@ -107,8 +107,10 @@ struct LoadRun {
 /// Executed on the first call.
 const LoadRun& load_run_of(Context& context);
 
-/// What load plans of this checkpoint are made from. The context outlives it.
+/// What load plans of this checkpoint are made from, values as they are stored or decode. The context outlives it.
 LoadInputs load_inputs(Context& context);
+/// The same under --dtype and --route.
+LoadInputs asked_inputs(Context& context);
 
 /// Bytes that a load may read for so many that it holds, in so many ranges: 1.02 times, and 4 KiB a range.
 std::uint64_t reads_bound(std::uint64_t owned_bytes, std::uint64_t ranges);

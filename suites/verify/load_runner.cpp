@@ -53,7 +53,7 @@ void LoadRunner::set_budget(const plan::Plan& whole) {
 
 void LoadRunner::execute() {
   const auto start = std::chrono::steady_clock::now();
-  inputs_ = load_inputs(context_);
+  inputs_ = asked_inputs(context_);
   const plan::Plan whole = plan::make_plan(inputs_.schema, inputs_.sources, {}, inputs_.request);
   run_.plan = plan_record_of(whole);
   set_budget(whole);

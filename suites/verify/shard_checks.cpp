@@ -95,7 +95,7 @@ void run_ranks(Context& context, ExecutedRanks& run) {
   const Topology topology = plan::parse_topology(context.options.topology);
   run.ranks = topology.world();
   // The context outlives the plans.
-  const LoadInputs inputs = load_inputs(context);
+  const LoadInputs inputs = asked_inputs(context);
   ClusterOptions options;
   options.topology = topology;
   if (!context.options.stages.empty()) {
