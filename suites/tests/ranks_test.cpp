@@ -8,6 +8,7 @@
 #include "fixtures/generate.hpp"
 #include "fixtures/schema.hpp"
 #include "loader/core/error.hpp"
+#include "reports/json.hpp"
 #include "suites/ranks/cluster.hpp"
 #include "suites/ranks/turns.hpp"
 #include "suites/tests/support.hpp"
@@ -384,6 +385,51 @@ TEST(RankCommand, PlansOneRankOrAllOfThem) {
     const std::string verdict = validate("weightproof.plan-1", json.out);
     EXPECT_TRUE(verdict.empty() || verdict == "skipped") << verdict;
     EXPECT_NE(json.out.find("\"topology\": \"pp=1,dp=1,fsdp=2,cp=1,tp=1,ep=2\""), std::string::npos) << json.out;
+  }
+}
+
+// One rank's figures are the same whoever tells them, and within the bound that the README states.
+TEST(RankCommand, FiguresOfOneRankAreThoseOfAllRanks) {
+  for (const auto& [family, preset, topology] :
+       {std::tuple("llama", "small", "tp=4"), std::tuple("qwen3_moe", "small", "fsdp=4,ep=2"),
+        std::tuple("mistral3_fp8_causal", "small", "tp=2"), std::tuple("llama", "tiny_tied", "dp=2")}) {
+    const TemporaryDirectory directory;
+    const std::string path = made(directory, family, preset);
+    const auto document_of = [&](const std::vector<std::string>& which) {
+      std::vector<std::string> words = {"plan", path, "--json", "--topology", topology};
+      words.insert(words.end(), which.begin(), which.end());
+      return reports::parse_json(run_tool(words).out);
+    };
+    const reports::Value all = document_of({"--all-ranks"});
+    const reports::Value::Array& ranks = *all.find("ranks")->if_array();
+    const std::string table = run_tool({"plan", path, "--topology", topology, "--all-ranks"}).out;
+    std::uint64_t read = 0;
+    std::uint64_t wanted = 0;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const reports::Value one = document_of({"--rank", std::to_string(rank)});
+      const reports::Value& alone = one.find("ranks")->if_array()->front();
+      for (const char* name : {"bytes_read", "bytes_wanted", "ranges", "reads", "tensors", "amplification"}) {
+        ASSERT_NE(alone.find(name), nullptr) << family << ' ' << name;
+        EXPECT_EQ(*alone.find(name), *ranks[rank].find(name)) << family << " rank " << rank << ' ' << name;
+      }
+      EXPECT_EQ(*one.find("amplification"), *alone.find("amplification"));
+      const std::uint64_t rank_read = alone.find("bytes_read")->as_uint64();
+      const std::uint64_t rank_wanted = alone.find("bytes_wanted")->as_uint64();
+      const std::uint64_t ranges = alone.find("ranges")->as_uint64();
+      const std::uint64_t gap = std::string(topology) == "dp=2" ? 65536 : 4096;
+      EXPECT_GT(rank_wanted, 0U);
+      EXPECT_LE(rank_read, rank_wanted + rank_wanted / 50 + gap * ranges) << family << " rank " << rank;
+      EXPECT_DOUBLE_EQ(alone.find("amplification")->as_double(),
+                       static_cast<double>(rank_read) / static_cast<double>(rank_wanted));
+      const std::string text = run_tool({"plan", path, "--topology", topology, "--rank", std::to_string(rank)}).out;
+      EXPECT_NE(text.find(" in " + std::to_string(ranges) + " ranges"), std::string::npos) << text;
+      EXPECT_NE(table.find(" " + std::to_string(ranges) + " "), std::string::npos) << table;
+      read += rank_read;
+      wanted += rank_wanted;
+    }
+    EXPECT_EQ(all.find("all_ranks")->find("read_bytes")->as_uint64(), read) << family;
+    EXPECT_EQ(all.find("all_ranks")->find("wanted_bytes")->as_uint64(), wanted) << family;
+    EXPECT_DOUBLE_EQ(all.find("amplification")->as_double(), static_cast<double>(read) / static_cast<double>(wanted));
   }
 }
 
