@@ -11,6 +11,7 @@
 #include "suites/ranks/cluster.hpp"
 #include "suites/ranks/placements.hpp"
 #include "suites/support/text.hpp"
+#include "suites/verify/counting_calls.hpp"
 #include "suites/verify/load_run.hpp"
 #include "suites/verify/records.hpp"
 #include "suites/verify/registry.hpp"
@@ -27,8 +28,9 @@ struct ExecutedRanks {
   std::vector<RankFinding> disagreements;
   std::string not_kept;  ///< why ranks were not compared with one another
   PlacementFindings placements;
-  std::vector<RankFinding> amplification;  ///< one a rank
-  std::uint64_t fused = 0;                 ///< tensors that are cut part by part
+  TensorFindings amplification;
+  std::uint32_t refused = 0;  ///< ranks that could not be loaded
+  std::uint64_t fused = 0;    ///< tensors that are cut part by part
   std::vector<RankFinding> fused_findings;
 };
 
@@ -47,37 +49,24 @@ bool is_illegal(const Error& error) {
   return error.code() == ErrorCode::chunk_not_representable || error.code() == ErrorCode::ep_not_divisible;
 }
 
-// Bytes that a rank's load asks the system for.
-class CountedReads final : public storage::FileCalls {
- public:
-  std::int64_t pread(int fd, void* buffer, std::size_t bytes, std::int64_t offset) override {
-    return counted(storage::FileCalls::pread(fd, buffer, bytes, offset));
-  }
-  std::int64_t preadv(int fd, const ::iovec* parts, int count, std::int64_t offset) override {
-    return counted(storage::FileCalls::preadv(fd, parts, count, offset));
-  }
-  std::uint64_t bytes() const { return bytes_; }
-
- private:
-  std::int64_t counted(std::int64_t bytes) {
-    bytes_ += bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0;
-    return bytes;
-  }
-  std::uint64_t bytes_ = 0;  // ranks load on one thread
-};
-
-void judge_reads(const RankState& state, std::uint64_t bytes, std::uint32_t rank, std::vector<RankFinding>& findings) {
-  const plan::RankFigures figures = plan::figures_of(*state.plan);
-  const std::uint64_t bound = reads_bound(figures.source_bytes + figures.compared_bytes, figures.ranges);
-  if (bytes <= bound || state.plan->tensors().empty()) {
+// A rank's load under its plan's bound.
+void judge_reads(const RankState& state, const CountingCalls& calls, std::uint32_t rank, TensorFindings& findings) {
+  if (state.plan->tensors().empty()) {
     return;
   }
-  const auto largest =
-      std::max_element(state.plan->tensors().begin(), state.plan->tensors().end(),
-                       [](const plan::PlannedTensor& a, const plan::PlannedTensor& b) { return a.bytes < b.bytes; });
-  findings.push_back({std::string(largest->key), rank,
-                      "rank " + std::to_string(rank) + " read " + grouped(bytes) +
-                          " bytes for it and what else it holds, allowed are " + grouped(bound)});
+  const std::uint64_t bound = reads_bound(*state.plan, plan::gap_bytes_max(state.plan->schema(), state.placement));
+  if (calls.bytes() <= bound) {
+    return;
+  }
+  const std::string name = "rank " + std::to_string(rank);
+  const std::string sum = " read " + grouped(calls.bytes()) + " bytes in all, allowed are " + grouped(bound);
+  const std::vector<std::string> keys = calls.overread(*state.plan, bound);
+  for (const std::string& key : keys) {
+    findings.add(key, {}, ": " + name + " read more of it than it wants; it" + sum);
+  }
+  if (keys.empty()) {
+    findings.add(largest_of(*state.plan), {}, ": " + name + " holds of it, and" + sum);
+  }
 }
 
 // What a rank's plan or load was refused for counts against the tensors that it names.
@@ -136,17 +125,17 @@ void run_ranks(Context& context, ExecutedRanks& run) {
   Cluster cluster(basis, context.checkpoint, state, options);
   std::vector<RankState> kept;
   std::uint64_t kept_bytes = 0;
-  bool is_complete = true;
   for (std::uint32_t rank = 0; rank < run.ranks; ++rank) {
     if (context.options.progress) {
       context.options.progress("loading ranks", rank, run.ranks);
     }
     try {
-      CountedReads calls;
+      CountingCalls calls;
+      calls.watch(*inputs.sources.front().catalog, context.checkpoint.root);
       const auto& wrong_calls = context.options.perturbation.load_calls;
       const auto wrong = wrong_calls ? wrong_calls(calls) : nullptr;
       RankState loaded = cluster.run_rank(rank, wrong ? *wrong : calls);
-      judge_reads(loaded, calls.bytes(), rank, run.amplification);
+      judge_reads(loaded, calls, rank, run.amplification);
       cluster.compare(rank, loaded, run.findings);
       kept_bytes += loaded.plan->memory().final_bytes;
       if (kept_bytes <= k_kept_bytes_max) {
@@ -154,7 +143,7 @@ void run_ranks(Context& context, ExecutedRanks& run) {
       }
     } catch (const Error& error) {
       add_error(error, rank, run.findings);
-      is_complete = false;
+      ++run.refused;
     }
   }
   const std::vector<RankFinding> unseen = cluster.unseen();
@@ -167,9 +156,9 @@ void run_ranks(Context& context, ExecutedRanks& run) {
       run.fused_findings.push_back(finding);
     }
   }
-  if (!is_complete || kept.size() != run.ranks) {
-    run.not_kept = is_complete ? "the ranks together take " + human_bytes(kept_bytes) + " of memory"
-                               : "not every rank could be loaded";
+  if (kept.size() != run.ranks) {
+    run.not_kept = run.refused == 0 ? "the ranks together take " + human_bytes(kept_bytes) + " of memory"
+                                    : "not every rank could be loaded";
     return;
   }
   run.disagreements = disagreements(kept);
@@ -200,6 +189,14 @@ ExecutedRanks& ranks_of(Context& context) {
   return run;
 }
 
+// Why ranks were not loaded; empty where they were.
+std::string why_no_ranks(const ExecutedRanks& run) {
+  if (run.error) {
+    return run.error->message();
+  }
+  return run.illegal ? "there are no such ranks (shard.topology)" : run.skipped;
+}
+
 std::optional<CheckRecord> no_ranks(const ExecutedRanks& run, const char* id) {
   if (!run.skipped.empty()) {
     return CheckBuilder(id).skip(run.skipped);
@@ -208,7 +205,7 @@ std::optional<CheckRecord> no_ranks(const ExecutedRanks& run, const char* id) {
     return error_record(id, *run.error);
   }
   if (run.illegal) {
-    return CheckBuilder(id).skip("there are no such ranks (shard.topology)");
+    return CheckBuilder(id).skip(why_no_ranks(run));
   }
   return std::nullopt;
 }
@@ -314,23 +311,18 @@ constexpr std::array k_checks = {
 
 }  // namespace
 
-reports::CheckRecord ranks_amplification(Context& context, CheckBuilder& builder) {
+std::string add_ranks_amplification(Context& context, TensorFindings& findings) {
   if (context.options.topology.empty()) {
-    return builder.pass();
+    return {};
   }
   const ExecutedRanks& run = ranks_of(context);
-  if (!run.skipped.empty() || run.error || run.illegal) {
-    return builder.pass();  // the single rank's alone
+  for (const TensorFindings::Row& row : run.amplification.rows()) {
+    findings.add(row.key, row.where, row.what);
   }
-  std::set<std::string> named;
-  for (const RankFinding& finding : run.amplification) {
-    if (named.insert(finding.tensor).second) {
-      builder.subject(finding.tensor);
-    }
-  }
-  return builder.fail_if_subjects(run.amplification.empty() ? std::string()
-                                                            : printable(run.amplification.front().tensor) + ": " +
-                                                                  run.amplification.front().message);
+  const std::string why = why_no_ranks(run);
+  return !why.empty() || run.refused == 0
+             ? why
+             : counted(run.refused, "rank", "ranks") + " of " + grouped(run.ranks) + " could not be loaded";
 }
 
 std::span<const VerifyCheck> shard_checks() { return k_checks; }
