@@ -6,6 +6,7 @@
 
 #include "fixtures/generate.hpp"
 #include "loader/exec/engine.hpp"
+#include "reports/json.hpp"
 #include "suites/explanations/votes.hpp"
 #include "suites/mutants/mutant.hpp"
 #include "suites/tests/literal_testing.hpp"
@@ -446,6 +447,32 @@ TEST(Traffic, ARankReadsWhatItHolds) {
   VerifyOptions options;
   options.topology = "fsdp=4,ep=2";
   EXPECT_EQ(record_of(verify(path, options), "io.amplification").status, Status::pass);
+}
+
+// A code book belongs to every tile of its tensor, and there are 16 of them: it is read once beside scales that each
+// tile has of its own.
+TEST(Traffic, CodeBooksThatTilesShareAreReadOnce) {
+  const TemporaryDirectory directory;
+  fixtures::GenerateOptions options;
+  options.family = "llama_nf4";
+  options.preset = "tiny_double";
+  options.config_changes =
+      R"({"hidden_size": 256, "intermediate_size": 4096, "num_hidden_layers": 1, "torch_dtype": "float32"})";
+  fixtures::generate(options, directory / "model");
+  const std::string path = (directory / "model").string();
+  VerifyOptions asked;
+  asked.threads = 2;
+  asked.topology = "tp=2";
+  const reports::CheckRecord record = record_of(verify(path, asked), "io.amplification");
+  EXPECT_EQ(record.status, Status::pass) << record.message << record.reason;
+  EXPECT_EQ(record.explanation, "") << "ranks, too";
+  const reports::Value load = reports::parse_json(run_tool({"load", path, "--json"}).out);
+  const reports::Value plan = reports::parse_json(run_tool({"plan", path, "--json"}).out);
+  const reports::Value& rank = plan.find("ranks")->if_array()->front();
+  const std::uint64_t read = load.find("measured")->find("bytes_read")->as_uint64();
+  EXPECT_EQ(read, load.find("planned")->find("bytes")->as_uint64());
+  EXPECT_EQ(read, rank.find("bytes_read")->as_uint64());
+  EXPECT_LT(read * 100, rank.find("bytes_wanted")->as_uint64() * 101);
 }
 
 TEST(Traffic, NoDeviceIsSaid) {
