@@ -355,6 +355,56 @@ TEST(RankTraps, T38_ExpertsOfOtherStoragesAreReadAsTheyAreStored) {
   }
 }
 
+// ---- Which ranks hold the same ----
+
+LocalTensor rows(std::uint64_t begin, std::uint64_t end, std::uint64_t columns = 8) {
+  Box part = Box::whole({1U << 16U, columns});
+  part.start[0] = begin;
+  part.length[0] = end - begin;
+  return {part.length, {{part, Box::whole(part.length)}}};
+}
+
+Twins twins_among(const std::vector<LocalTensor>& locals) {
+  std::vector<const LocalTensor*> parts;
+  for (const LocalTensor& local : locals) {
+    parts.push_back(&local);
+  }
+  return twins_of(parts);
+}
+
+TEST(RankTwins, AreFoundInStepsByTheNumberOfRanks) {
+  for (const std::uint64_t kinds : {1U, 2U, 64U, 4096U}) {
+    std::vector<LocalTensor> locals;
+    for (std::uint64_t rank = 0; rank < 4096; ++rank) {
+      locals.push_back(rows(rank % kinds * 16, rank % kinds * 16 + 16));
+    }
+    const Twins twins = twins_among(locals);
+    for (std::size_t rank = 0; rank < locals.size(); ++rank) {
+      EXPECT_EQ(twins.first[rank], rank % kinds);
+    }
+    // Every pair would be eight million.
+    EXPECT_LE(twins.comparisons, locals.size() + 8) << kinds << " different parts";
+  }
+}
+
+TEST(RankTwins, DifferInShapePiecesAndOrder) {
+  LocalTensor two = rows(0, 4);
+  LocalPiece behind = rows(8, 12).pieces.front();
+  behind.local.start[0] = 4;
+  two.pieces.push_back(behind);
+  two.shape[0] = 8;
+  LocalTensor turned = two;
+  std::swap(turned.pieces[0].global, turned.pieces[1].global);
+  LocalTensor swapped = two;
+  std::swap(swapped.pieces[0], swapped.pieces[1]);
+  const LocalTensor absent;
+  const LocalTensor empty{Shape{0, 8}, {}};
+  const std::vector<LocalTensor> locals = {rows(0, 4), rows(0, 5), rows(0, 4, 9), rows(1, 5), two,
+                                           turned,     swapped,    absent,        empty,      two,
+                                           absent,     rows(0, 4), empty,         swapped};
+  EXPECT_EQ(twins_among(locals).first, (std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 4, 7, 0, 8, 6}));
+}
+
 // ---- The command ----
 
 std::string made(const TemporaryDirectory& directory, const std::string& family, const std::string& preset) {
