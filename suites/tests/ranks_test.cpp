@@ -10,6 +10,7 @@
 #include "loader/core/error.hpp"
 #include "reports/json.hpp"
 #include "suites/ranks/cluster.hpp"
+#include "suites/ranks/placements.hpp"
 #include "suites/ranks/turns.hpp"
 #include "suites/tests/support.hpp"
 #include "suites/verify/load_run.hpp"
@@ -142,7 +143,20 @@ TEST_P(EveryRank, TogetherTheyAreTheSingleRank) {
       ++legal;
       ranks += topology.world();
       const Cluster cluster = subject.cluster(topology);
-      const auto findings = findings_of(cluster, cluster.run_all());
+      std::vector<RankFinding> findings = findings_of(cluster, cluster.run_all());
+      // What they are told to hold, by itself; and twice over, as replicas do.
+      for (const std::uint32_t replicas : {1U, 2U}) {
+        Topology many = topology;
+        many.dp = replicas;
+        if (many.ep > 1 && replicas > 1) {
+          continue;  // experts are divided among replicas, too
+        }
+        const PlacementFindings parts =
+            judge_placements(subject.basis->schema(), plan::RankLayout(subject.basis->schema(), many), {});
+        for (const auto& more : {parts.bounds, parts.holes, parts.overlaps}) {
+          findings.insert(findings.end(), more.begin(), more.end());
+        }
+      }
       EXPECT_TRUE(findings.empty()) << GetParam() << ' ' << preset << ' ' << plan::to_string(topology)
                                     << text_of(findings);
     }

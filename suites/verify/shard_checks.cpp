@@ -10,6 +10,7 @@
 #include "loader/plan/ranks.hpp"
 #include "suites/ranks/cluster.hpp"
 #include "suites/ranks/placements.hpp"
+#include "suites/ranks/shared_bytes.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/counting_calls.hpp"
 #include "suites/verify/load_run.hpp"
@@ -28,6 +29,7 @@ struct ExecutedRanks {
   std::vector<RankFinding> disagreements;
   std::string not_kept;  ///< why ranks were not compared with one another
   PlacementFindings placements;
+  std::vector<RankFinding> equal_overlaps;  ///< of the overlaps of `placements`, those of equal bytes
   TensorFindings amplification;
   std::uint32_t refused = 0;  ///< ranks that could not be loaded
   std::uint64_t fused = 0;    ///< tensors that are cut part by part
@@ -80,6 +82,20 @@ void add_error(const Error& error, std::uint32_t rank, std::vector<RankFinding>&
   }
 }
 
+// Of equal bytes an overlap is no loss. Without every rank's bytes nothing is known of it.
+void weigh_overlaps(const SharedBytes& shared, ExecutedRanks& run) {
+  if (run.refused != 0) {
+    return;
+  }
+  std::vector<RankFinding> differing;
+  for (RankFinding& finding : run.placements.overlaps) {
+    const std::string_view difference = shared.difference(finding.tensor);
+    finding.message += difference.empty() ? ", with equal bytes" : "; " + std::string(difference);
+    (difference.empty() ? run.equal_overlaps : differing).push_back(std::move(finding));
+  }
+  run.placements.overlaps = std::move(differing);
+}
+
 void run_ranks(Context& context, ExecutedRanks& run) {
   const Topology topology = plan::parse_topology(context.options.topology);
   run.ranks = topology.world();
@@ -123,6 +139,7 @@ void run_ranks(Context& context, ExecutedRanks& run) {
   options.placement = context.options.perturbation.placement;
   const WholeState state{&whole, &attempt};
   Cluster cluster(basis, context.checkpoint, state, options);
+  SharedBytes shared(whole, run.placements.overlaps);
   std::vector<RankState> kept;
   std::uint64_t kept_bytes = 0;
   for (std::uint32_t rank = 0; rank < run.ranks; ++rank) {
@@ -137,6 +154,7 @@ void run_ranks(Context& context, ExecutedRanks& run) {
       RankState loaded = cluster.run_rank(rank, wrong ? *wrong : calls);
       judge_reads(loaded, calls, rank, run.amplification);
       cluster.compare(rank, loaded, run.findings);
+      shared.add(rank, loaded);
       kept_bytes += loaded.plan->memory().final_bytes;
       if (kept_bytes <= k_kept_bytes_max) {
         kept.push_back(std::move(loaded));
@@ -146,6 +164,7 @@ void run_ranks(Context& context, ExecutedRanks& run) {
       ++run.refused;
     }
   }
+  weigh_overlaps(shared, run);
   const std::vector<RankFinding> unseen = cluster.unseen();
   run.findings.insert(run.findings.end(), unseen.begin(), unseen.end());
   const std::vector<bool> is_fused = fused_tensors(*inputs.schema);
@@ -195,6 +214,14 @@ std::string why_no_ranks(const ExecutedRanks& run) {
     return run.error->message();
   }
   return run.illegal ? "there are no such ranks (shard.topology)" : run.skipped;
+}
+
+// The same where only some of them were.
+std::string why_not_all_ranks(const ExecutedRanks& run) {
+  const std::string why = why_no_ranks(run);
+  return !why.empty() || run.refused == 0
+             ? why
+             : counted(run.refused, "rank", "ranks") + " of " + grouped(run.ranks) + " could not be loaded";
 }
 
 std::optional<CheckRecord> no_ranks(const ExecutedRanks& run, const char* id) {
@@ -279,7 +306,31 @@ CheckRecord of_placements(Context& context, const char* id) {
 }
 CheckRecord bounds(Context& context) { return of_placements<&PlacementFindings::bounds>(context, "shard.bounds"); }
 CheckRecord coverage(Context& context) { return of_placements<&PlacementFindings::holes>(context, "shard.coverage"); }
-CheckRecord overlap(Context& context) { return of_placements<&PlacementFindings::overlaps>(context, "shard.overlap"); }
+
+CheckRecord overlap(Context& context) {
+  const ExecutedRanks& run = ranks_of(context);
+  CheckRecord failed = of_placements<&PlacementFindings::overlaps>(context, "shard.overlap");
+  if (failed.status != reports::Status::pass) {
+    const std::string why = why_not_all_ranks(run);
+    failed.explanation = why.empty() ? std::string() : "the bytes that ranks share were not compared: " + why;
+    return failed;
+  }
+  CheckBuilder builder("shard.overlap");
+  builder.examined(run.placements.parts);
+  for (const RankFinding& finding : run.equal_overlaps) {
+    builder.subject(finding.tensor);
+  }
+  if (builder.has_subjects()) {
+    const RankFinding& first = run.equal_overlaps.front();
+    return builder.hint("give each rank the part that the rule states")
+        .warn(printable(first.tensor) + ": " + first.message);
+  }
+  const std::vector<std::string>& whole = run.placements.replicated;
+  return whole.empty() ? builder.pass()
+                       : builder.note("held whole where others are cut, as their rule states: " +
+                                      counted(whole.size(), "matrix", "matrices") + ", " + listed(whole));
+}
+
 CheckRecord info(Context&) { return CheckBuilder("shard.info").skip(k_no_rank_files); }
 CheckRecord dtype(Context&) { return CheckBuilder("shard.dtype").skip(k_no_rank_files); }
 
@@ -319,10 +370,7 @@ std::string add_ranks_amplification(Context& context, TensorFindings& findings) 
   for (const TensorFindings::Row& row : run.amplification.rows()) {
     findings.add(row.key, row.where, row.what);
   }
-  const std::string why = why_no_ranks(run);
-  return !why.empty() || run.refused == 0
-             ? why
-             : counted(run.refused, "rank", "ranks") + " of " + grouped(run.ranks) + " could not be loaded";
+  return why_not_all_ranks(run);
 }
 
 std::span<const VerifyCheck> shard_checks() { return k_checks; }
