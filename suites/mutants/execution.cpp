@@ -206,7 +206,7 @@ std::vector<Mutant> execution_mutants() {
 }
 
 std::vector<Mutant> resource_mutants() {
-  std::vector<Mutant> mutants(7);
+  std::vector<Mutant> mutants(8);
   for (Mutant& mutant : mutants) {
     mutant.kind = "resource";
     mutant.fixture = places()[0].fixture;
@@ -252,6 +252,16 @@ std::vector<Mutant> resource_mutants() {
     return std::make_unique<TensorTwice>(inner, tensor);
   };
   mutants[6].checks = {"io.amplification"};
+  mutants[7].id = "resource.tied_read_again";
+  mutants[7].fault = "the embedding is read once for each of its names";
+  mutants[7].fixture = {};
+  mutants[7].fixture.family = "llama";
+  mutants[7].fixture.preset = "tiny_tied";
+  mutants[7].tensors = {"model.embed_tokens.weight"};
+  mutants[7].perturbation.load_calls = [](storage::FileCalls& inner) {
+    return std::make_unique<TensorTwice>(inner, "model.embed_tokens.weight");
+  };
+  mutants[7].checks = {"tied.storage"};
   // Nothing can see it where the process's memory is not the load's.
   if (k_is_instrumented) mutants.erase(mutants.begin() + 3);
   return mutants;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "fixtures/generate.hpp"
 #include "loader/exec/engine.hpp"
 #include "suites/explanations/votes.hpp"
 #include "suites/tests/checks_testing.hpp"
@@ -169,6 +170,51 @@ TEST(TiedStorage, HeadAndEmbeddingAreOneTensorThatIsFilledOnce) {
   const reports::CheckRecord own = record_of(verify(path, options), "tied.storage");
   EXPECT_EQ(own.status, Status::fail) << own.reason;
   EXPECT_EQ(own.subjects, Names{"lm_head.weight"});
+}
+
+// The plan is right, and what is executed is not what it says.
+TEST(TiedStorage, WhatWasExecutedIsJudged) {
+  const std::string embedding = "model.embed_tokens.weight";
+  const std::vector<Mutant> all = resource_mutants();
+  const Mutant& mutant = mutant_named(all, "resource.tied_read_again");
+  EXPECT_EQ(record_of(judged_by(mutant, false), "tied.storage").status, Status::pass);
+  const reports::CheckRecord twice = record_of(judged_by(mutant, true), "tied.storage");
+  EXPECT_EQ(twice.status, Status::fail);
+  EXPECT_EQ(twice.subjects, Names{embedding});
+  EXPECT_EQ(twice.message, embedding + " is read more than once: 264 bytes for one storage of 132 stored bytes");
+  const TemporaryDirectory directory;
+  const auto path = Literal(llama_config(true)).set(embedding, {1, 2, 3, 4}).write(directory);
+  VerifyOptions options;
+  options.perturbation.first_load = [faults = std::make_shared<exec::Faults>(), embedding](const plan::Plan& plan,
+                                                                                           exec::LoadOptions& load) {
+    *faults = {exec::Fault::skip_tile, static_cast<std::uint32_t>(plan.find(embedding)), 0};
+    load.faults = faults.get();
+  };
+  const reports::CheckRecord skipped = record_of(verify(path, options), "tied.storage");
+  EXPECT_EQ(skipped.status, Status::fail);
+  EXPECT_EQ(skipped.message, embedding + " of 4 elements was filled with 0 from the names of head and embedding");
+}
+
+// In windows that hold parts of the embedding each, together it is filled once.
+TEST(TiedStorage, IsFilledWindowByWindow) {
+  const TemporaryDirectory directory;
+  fixtures::GenerateOptions made_of;
+  made_of.preset = "tiny_tied";
+  made_of.config_changes = R"({"vocab_size": 4000, "hidden_size": 256, "num_hidden_layers": 1})";
+  for (const fixtures::TieMode tie : {fixtures::TieMode::tied, fixtures::TieMode::stored_head}) {
+    made_of.tie = tie;
+    const auto path = directory / (tie == fixtures::TieMode::tied ? "one" : "two");
+    fixtures::generate(made_of, path);
+    VerifyOptions options;
+    options.threads = 2;
+    options.budget_bytes = 1U << 20U;
+    const reports::Report report = verify(path, options);
+    EXPECT_GT(record_of(report, "mem.budget").total, 5U) << "windows";
+    EXPECT_EQ(record_of(report, "tied.storage").status, Status::pass) << record_of(report, "tied.storage").message;
+    EXPECT_EQ(record_of(report, "io.amplification").status, Status::pass)
+        << record_of(report, "io.amplification").message;
+    EXPECT_EQ(record_of(report, "mem.copies").status, Status::pass) << record_of(report, "mem.copies").message;
+  }
 }
 
 // Memory in which every row of one matrix is followed by one element that is nobody's.

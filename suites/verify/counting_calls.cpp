@@ -185,6 +185,11 @@ std::uint64_t CountingCalls::bytes() const {
   return bytes_;
 }
 
+std::uint64_t CountingCalls::bytes_of(plan::Row row) const {
+  const std::lock_guard lock(mutex_);
+  return row_bytes_.at(row);
+}
+
 std::vector<std::string> CountingCalls::overread(const plan::Plan& plan, std::uint64_t bound) const {
   const std::lock_guard lock(mutex_);
   const std::vector<std::uint64_t>& counted = row_bytes_;

@@ -72,6 +72,8 @@ class CountingCalls final : public storage::FileCalls {
   std::uint64_t opens() const;
   /// Read since start().
   std::uint64_t bytes() const;
+  /// The same of one tensor of what is watched.
+  std::uint64_t bytes_of(plan::Row row) const;
 
   /// Where more than `bound` was read since start(): stored tensors of which more was read than the plan says, and
   /// where that does not explain it those of which the plan reads most beyond what it wants. In the order of the

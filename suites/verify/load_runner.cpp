@@ -181,6 +181,7 @@ void LoadRunner::run_window(const LoadWindows& windows, const LoadWindow& window
   judge_memory(seen, first);
   judge_reads(seen);
   judge_copies(seen, first);
+  count_ties(seen, first);
   run_.bytes += plan.memory().final_tensor_bytes;
   run_.reads += first.counters().read_bytes;
   run_.threads = std::max(run_.threads, first.threads());

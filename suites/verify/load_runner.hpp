@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,6 +53,7 @@ class LoadRunner {
   // load_traffic.cpp
   void judge_reads(const Seen& seen);
   void judge_copies(const Seen& seen, const exec::LoadAttempt& attempt);
+  void count_ties(const Seen& seen, const exec::LoadAttempt& attempt);
   void judge_ties(const plan::Plan& whole);
 
   // load_memory.cpp
@@ -77,6 +79,13 @@ class LoadRunner {
   std::unique_ptr<exec::SourceFiles> sources_;
   std::unique_ptr<reference::Model> model_;
   std::unique_ptr<LedgerChecker> ledger_;
+  // What the first loads did for each tie of the schema.
+  struct TiedLoad {
+    std::set<const std::byte*> storages;  // of one load
+    std::uint64_t written = 0;            // elements, by all of them
+    std::uint64_t read = 0;               // bytes of the source, where one load has everything
+  };
+  std::vector<TiedLoad> tied_;
   std::uint64_t total_bytes_ = 0;
 };
 

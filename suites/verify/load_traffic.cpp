@@ -80,8 +80,41 @@ void LoadRunner::judge_copies(const Seen& seen, const exec::LoadAttempt& attempt
   }
 }
 
-// The config says that head and embedding are one: then one tensor is planned under whatever name, and its elements are
-// written once.
+// What a load wrote for either name, into how many places, and how often the stored embedding was read for it.
+void LoadRunner::count_ties(const Seen& seen, const exec::LoadAttempt& attempt) {
+  if (seen.window.is_passed_through) {
+    return;
+  }
+  const Schema& schema = *inputs_.schema;
+  const plan::Plan& plan = seen.plan;
+  tied_.resize(schema.ties().size());
+  for (std::size_t t = 0; t < tied_.size(); ++t) {
+    const Tie& tie = schema.ties()[t];
+    const StoredId alias = schema.find_stored(tie.stored_alias);
+    TiedLoad& tied = tied_[t];
+    std::set<const std::byte*> storages;
+    bool is_decoded = false;
+    for (const exec::WrittenRegion& region : attempt.ledger().written) {
+      const plan::Move& move = plan.moves()[region.move];
+      if (move.stored != k_no_id && (move.stored == tie.stored_source || move.stored == alias)) {
+        storages.insert(attempt.bytes(region.tensor).data());
+        tied.written += region.region.element_count();
+        is_decoded = is_decoded || move.decode != k_no_id;
+      }
+    }
+    if (storages.size() > tied.storages.size()) {
+      tied.storages = std::move(storages);
+    }
+    const plan::Row row = plan.coverage().row_of[tie.stored_source];
+    // Of parts the companions may be read for each; so may the scales of codes for each tile.
+    if (seen.window.is_whole && !is_decoded && row != plan::k_no_row) {
+      tied.read = calls_.bytes_of(row);
+    }
+  }
+}
+
+// The config says that head and embedding are one: then one tensor is planned under whatever name, and what was loaded
+// is one place whose elements were written once, from bytes that were read once.
 void LoadRunner::judge_ties(const plan::Plan& whole) {
   if (!context_.form || !context_.form->is_tied || context_.adapter || context_.has_subset()) {
     return;
@@ -99,34 +132,43 @@ void LoadRunner::judge_ties(const plan::Plan& whole) {
     }
     return;
   }
-  for (const Tie& tie : schema.ties()) {
+  for (std::size_t t = 0; t < schema.ties().size(); ++t) {
+    const Tie& tie = schema.ties()[t];
     const StoredId alias = schema.find_stored(tie.stored_alias);
     std::set<std::uint32_t> holders;
-    std::uint64_t written = 0;
     for (const plan::Move& move : whole.moves()) {
-      if (move.stored == k_no_id || (move.stored != tie.stored_source && move.stored != alias)) {
-        continue;
+      if (move.stored != k_no_id && (move.stored == tie.stored_source || move.stored == alias)) {
+        holders.insert(move.tensor);
       }
-      holders.insert(move.tensor);
-      written += move.action == plan::Action::write ? whole.target_view(move).element_count() : 0;
     }
     if (holders.empty()) {
       continue;
     }
     ++run_.ties_examined;
-    if (holders.size() > 1) {
+    const TiedLoad tied = t < tied_.size() ? tied_[t] : TiedLoad{};
+    const std::size_t storages = std::max(holders.size(), tied.storages.size());
+    if (storages > 1) {
       for (const std::uint32_t tensor : holders) {
         run_.ties.add(whole.tensors()[tensor].key, {},
-                      " is one of " + counted(holders.size(), "storage", "storages") + " for head and embedding");
+                      " is one of " + counted(storages, "storage", "storages") + " for head and embedding");
       }
       continue;
     }
     const plan::PlannedTensor& tensor = whole.tensors()[*holders.begin()];
-    const std::uint64_t elements = *element_count(whole.shape_of(tensor));
-    if (written != elements) {
+    // Regions of elements that are smaller than a byte are counted in bytes.
+    const std::uint64_t elements =
+        bits_of(tensor.dtype) % 8 == 0 ? *element_count(whole.shape_of(tensor)) : tensor.bytes;
+    if (tied.written != elements) {
       run_.ties.add(tensor.key, {},
-                    " of " + grouped(elements) + " elements is filled with " + grouped(written) +
+                    " of " + grouped(elements) + " elements was filled with " + grouped(tied.written) +
                         " from the names of head and embedding");
+      continue;
+    }
+    const StoredTensor& row = whole.catalog().tensors()[whole.coverage().row_of[tie.stored_source]];
+    if (tied.read > row.bytes) {
+      run_.ties.add(tensor.key, {},
+                    " is read more than once: " + grouped(tied.read) + " bytes for one storage of " +
+                        grouped(row.bytes) + " stored bytes");
     }
   }
 }
