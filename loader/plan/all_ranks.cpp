@@ -72,6 +72,10 @@ std::uint64_t runs_of(const View& view) {
   return runs;
 }
 
+double ratio(std::uint64_t bytes, std::uint64_t of) {
+  return of == 0 ? 1 : static_cast<double>(bytes) / static_cast<double>(of);
+}
+
 /// Tensors that every topology treats alike: one of them stands for all.
 class Representatives {
  public:
@@ -147,9 +151,9 @@ RankFigures figures_of(const Plan& plan) {
   return figures;
 }
 
-double AllRanks::amplification() const {
-  return checkpoint_bytes == 0 ? 1 : static_cast<double>(read_bytes) / static_cast<double>(checkpoint_bytes);
-}
+double RankFigures::amplification() const { return ratio(read_bytes, wanted_bytes()); }
+double AllRanks::amplification() const { return ratio(read_bytes, wanted_bytes); }
+double AllRanks::times_checkpoint() const { return ratio(read_bytes, checkpoint_bytes); }
 
 double AllRanks::balance() const {
   std::uint64_t largest = 0;
@@ -198,6 +202,7 @@ AllRanks plan_all_ranks(const PlanBasis& basis, const RankLayout& layout, std::u
     }
     representatives.add(placement);
     all.source_bytes += figures.source_bytes;
+    all.wanted_bytes += figures.wanted_bytes();
     all.read_bytes += figures.read_bytes;
     node.read_bytes += figures.read_bytes;
     ++node.ranks;

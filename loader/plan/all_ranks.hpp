@@ -21,9 +21,16 @@ struct RankFigures {
   std::uint64_t compared_bytes = 0;  ///< of second copies, which are read to be compared
   std::uint64_t read_bytes = 0;      ///< with gaps and companions
   std::uint64_t requests = 0;
-  std::uint64_t ranges = 0;  ///< runs of stored elements that it holds; close ones share a request
+  /// Runs of stored elements that it holds, of which close ones share a request. Codes are read without gaps and are
+  /// none.
+  std::uint64_t ranges = 0;
   std::uint64_t beyond_final_bytes = 0;
   std::uint64_t peak_bytes = 0;
+
+  /// Stored bytes that moves take, whatever is read beside them.
+  std::uint64_t wanted_bytes() const { return source_bytes + compared_bytes; }
+  /// Bytes read for each byte wanted.
+  double amplification() const;
 };
 
 /// What one plan reads and holds; `rank` is 0.
@@ -41,7 +48,9 @@ struct AllRanks {
   std::vector<RankFigures> ranks;
   std::vector<NodeFigures> nodes;
   std::uint64_t checkpoint_bytes = 0;  ///< stored bytes of a plan of the whole
-  std::uint64_t source_bytes = 0;      ///< sum over ranks
+  // Sums over ranks.
+  std::uint64_t source_bytes = 0;
+  std::uint64_t wanted_bytes = 0;
   std::uint64_t read_bytes = 0;
   std::uint64_t distinct_bytes = 0;  ///< stored bytes of different parts over all ranks
   /// The first native tensor whose parts of all ranks are not exactly it; empty where all are.
@@ -49,8 +58,10 @@ struct AllRanks {
   /// A native tensor of which two ranks hold the same part and read it differently; empty where there is none.
   std::string diverged;
 
-  /// Bytes read for each byte that the checkpoint has.
+  /// Bytes read for each byte wanted.
   double amplification() const;
+  /// Bytes read for each byte that the checkpoint has.
+  double times_checkpoint() const;
   /// Largest share of a rank over the mean share.
   double balance() const;
   std::uint64_t peak_bytes() const;

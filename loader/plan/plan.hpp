@@ -163,7 +163,7 @@ struct Traffic {
   std::uint64_t entries = 0;
   std::uint64_t files = 0;          ///< opened
   std::uint64_t read_bytes = 0;     ///< planned, gaps included
-  std::uint64_t wanted_bytes = 0;   ///< of these, bytes that some move takes
+  std::uint64_t wanted_bytes = 0;   ///< of these, in pieces that some move takes
   std::uint64_t write_bytes = 0;    ///< into final storage
   std::uint64_t compare_bytes = 0;  ///< of the reads, taken by comparisons
   friend bool operator==(const Traffic&, const Traffic&) = default;

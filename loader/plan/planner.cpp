@@ -6,14 +6,24 @@
 #include "loader/core/error.hpp"
 #include "loader/plan/clip.hpp"
 #include "loader/plan/planner_internal.hpp"
+#include "loader/plan/ranks.hpp"
 
 namespace weightproof::plan {
 namespace {
 
-/// Gaps that are read through where a rank holds parts: one for each range of what it holds, and no more.
-constexpr std::uint64_t k_part_gap_bytes_max = 4096;
+bool is_part(const Schema& schema, const RankPlacement& placement) {
+  if (!placement.has_passthrough) return true;
+  for (NativeId id = 0; id < placement.locals.size(); ++id) {
+    if (!is_whole(placement.locals[id], schema.shape_of(schema.native_tensors()[id]))) return true;
+  }
+  return false;
+}
 
 }  // namespace
+
+std::uint64_t gap_bytes_max(const Schema& schema, const RankPlacement& placement) {
+  return is_part(schema, placement) ? k_part_gap_bytes_max : limits::read_gap_bytes_max;
+}
 
 Planner::Planner(const Basis& basis, const RankPlacement& placement)
     : basis_(basis), schema_(*basis.schema), placement_(placement), request_(basis.request) {
@@ -34,11 +44,11 @@ void Planner::check_inputs() {
     throw Error(ErrorCode::internal, "a placement states " + std::to_string(locals.size()) + " tensors of " +
                                          std::to_string(schema_.native_tensors().size()));
   }
-  is_part_ = !placement_.has_passthrough;
+  is_part_ = is_part(schema_, placement_);
+  gap_bytes_max_ = is_part_ ? k_part_gap_bytes_max : limits::read_gap_bytes_max;
   for (NativeId id = 0; id < locals.size(); ++id) {
     const NativeTensor& tensor = schema_.native_tensors()[id];
     if (is_whole(locals[id], schema_.shape_of(tensor))) continue;
-    is_part_ = true;
     require_sound(locals[id], schema_.shape_of(tensor), tensor.key);
     if (request_.side == Side::native) continue;
     ErrorFacts facts;
@@ -51,7 +61,6 @@ void Planner::check_inputs() {
                     "': stored tensors have no parts, native ones do",
                 std::move(facts));
   }
-  if (is_part_) gap_bytes_max_ = k_part_gap_bytes_max;
 }
 
 LayoutId Planner::intern(const Layout& layout) {

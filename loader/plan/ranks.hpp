@@ -20,6 +20,11 @@ namespace weightproof::plan {
 /// Decoder layers.
 std::uint64_t layer_count(const Schema& schema);
 
+/// Gaps between ranges that a plan of parts reads through at most; one of everything those of
+/// limits::read_gap_bytes_max.
+inline constexpr std::uint64_t k_part_gap_bytes_max = 4096;
+std::uint64_t gap_bytes_max(const Schema& schema, const RankPlacement& placement);
+
 /// A topology over a schema, found to be legal. Thread rule: immutable.
 class RankLayout {
  public:

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "loader/plan/all_ranks.hpp"
+
 namespace weightproof::plan {
 namespace {
 
@@ -36,6 +38,12 @@ std::string size_text(std::uint64_t bytes) {
   std::size_t unit = 0;
   for (; value >= 1024 && unit + 1 < std::size(k_units); ++unit) value /= 1024;
   std::snprintf(buffer, sizeof(buffer), "%.2f %s", value, k_units[unit]);
+  return buffer;
+}
+
+std::string ratio_text(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof(buffer), "%.3f", value);
   return buffer;
 }
 
@@ -176,10 +184,14 @@ std::string to_text(const Plan& plan, const TextOptions& options) {
   if (memory.budget_bytes) {
     line(out, "budget", size_text(*memory.budget_bytes) + ", least possible " + size_text(memory.minimum_budget_bytes));
   }
+  const RankFigures figures = figures_of(plan);
   out += "traffic\n";
   line(out, "read",
-       size_text(traffic.read_bytes) + " in " + std::to_string(traffic.requests) + " requests of " +
-           std::to_string(traffic.files) + " files, " + size_text(traffic.wanted_bytes) + " wanted");
+       size_text(traffic.read_bytes) + " in " + std::to_string(traffic.requests) + " reads of " +
+           std::to_string(traffic.files) + " files, " + ratio_text(figures.amplification()) + " times what is wanted");
+  line(out, "wanted",
+       size_text(figures.wanted_bytes()) + " in " + std::to_string(figures.ranges) + " ranges" +
+           (plan.decode_order().empty() ? "" : " and codes"));
   line(out, "write", size_text(traffic.write_bytes));
   if (traffic.compare_bytes != 0) line(out, "compare", size_text(traffic.compare_bytes));
   out += "tensors\n";
@@ -240,17 +252,16 @@ ConfigValue to_value(const Plan& plan, const TextOptions& options) {
                                                    {"not_read", ConfigValue(std::move(unread))}}));
   root.emplace_back("memory", memory_value(plan.memory()));
   const Traffic& traffic = plan.traffic();
-  const double amplification =
-      traffic.wanted_bytes == 0 ? 1.0
-                                : static_cast<double>(traffic.read_bytes) / static_cast<double>(traffic.wanted_bytes);
-  root.emplace_back("traffic", ConfigValue(Object{{"requests", number(traffic.requests)},
+  const RankFigures figures = figures_of(plan);
+  root.emplace_back("traffic", ConfigValue(Object{{"reads", number(traffic.requests)},
                                                   {"entries", number(traffic.entries)},
                                                   {"files", number(traffic.files)},
                                                   {"read", number(traffic.read_bytes)},
-                                                  {"wanted", number(traffic.wanted_bytes)},
+                                                  {"wanted", number(figures.wanted_bytes())},
+                                                  {"ranges", number(figures.ranges)},
                                                   {"write", number(traffic.write_bytes)},
                                                   {"compare", number(traffic.compare_bytes)},
-                                                  {"amplification", ConfigValue(amplification)}}));
+                                                  {"amplification", ConfigValue(figures.amplification())}}));
   Array tensors;
   const std::size_t shown = std::min(options.tensors_max, plan.tensors().size());
   for (const PlannedTensor& tensor : plan.tensors().first(shown))

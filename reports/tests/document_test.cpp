@@ -215,7 +215,8 @@ TEST(Schema, ErrorsAreValidAndOtherDocumentsHaveTeeth) {
   plan["coverage"] = *to_value(sample::full()).find("plan")->find("coverage");
   plan["predicted_peak"] = Value::object({{"host", 5}});
   plan["amplification"] = 1.0;
-  plan["ranks"].push_back(Value::object({{"rank", 0}, {"bytes_read", 9}}));
+  plan["ranks"].push_back(
+      Value::object({{"rank", 0}, {"bytes_read", 9}, {"bytes_wanted", 8}, {"ranges", 2}, {"amplification", 1.125}}));
   plan["tensors"].push_back(
       Value::object({{"key", "w"}, {"route", "direct"}, {"reason", "contiguous"}, {"stored_bytes", 9}}));
   EXPECT_EQ(validate("plan", to_json(plan)).first, 0) << validate("plan", to_json(plan)).second;

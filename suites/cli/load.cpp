@@ -187,7 +187,7 @@ int run_load(const Arguments& arguments, Console& console) {
       .begin_object()
       .member("bytes", plan.traffic().read_bytes)
       .member("predicted_peak", plan.memory().peak_bytes());
-  json.member("opens", plan.traffic().files).member("ranges", plan.traffic().requests).end_object();
+  json.member("opens", plan.traffic().files).member("reads", plan.traffic().requests).end_object();
   json.name("measured")
       .begin_object()
       .member("bytes_requested", counters.requested_bytes)

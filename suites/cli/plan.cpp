@@ -84,19 +84,11 @@ void write_json(const OpenedCheckpoint& opened, const plan::Plan& plan, std::uin
     json.member("peak", memory.peak_bytes()).end_object();
   };
   write_memory();
-  const plan::Traffic& traffic = plan.traffic();
-  const double amplification =
-      traffic.wanted_bytes == 0 ? 1.0
-                                : static_cast<double>(traffic.read_bytes) / static_cast<double>(traffic.wanted_bytes);
-  json.name("ranks")
-      .begin_array()
-      .begin_object()
-      .member("rank", rank)
-      .member("bytes_read", traffic.read_bytes)
-      .member("ranges", traffic.requests);
-  json.member("tensors", plan.tensors().size()).member("amplification", amplification);
+  const plan::RankFigures figures = plan::figures_of(plan);
+  json.name("ranks").begin_array().begin_object().member("rank", rank);
+  write_traffic(json, figures);
   write_memory();
-  json.end_object().end_array().member("amplification", amplification);
+  json.end_object().end_array().member("amplification", figures.amplification());
   json.name("considered").begin_array();
   for (const plan::Considered& row : plan.considered()) {
     json.begin_object()

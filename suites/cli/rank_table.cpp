@@ -41,11 +41,7 @@ void write_rank(JsonWriter& json, const plan::RankFigures& rank, const plan::Ran
   json.begin_object().compact().member("rank", rank.rank);
   json.member("pp", at.pp).member("dp", at.dp).member("fsdp", at.fsdp).member("cp", at.cp).member("tp", at.tp);
   json.member("ep", at.ep).member("ep_shard", at.ep_shard);
-  json.member("bytes_read", rank.read_bytes).member("bytes_wanted", rank.source_bytes).member("ranges", rank.requests);
-  json.member("tensors", rank.tensors)
-      .member("amplification", rank.source_bytes == 0
-                                   ? 1.0
-                                   : static_cast<double>(rank.read_bytes) / static_cast<double>(rank.source_bytes));
+  write_traffic(json, rank);
   json.name("predicted_peak")
       .begin_object()
       .member("final", rank.final_bytes)
@@ -88,6 +84,7 @@ void write_json(const OpenedCheckpoint& opened, const plan::PlanBasis& basis, co
   json.end_array().member("amplification", all.amplification());
   json.name("all_ranks").begin_object();
   json.member("checkpoint_bytes", all.checkpoint_bytes).member("read_bytes", all.read_bytes);
+  json.member("wanted_bytes", all.wanted_bytes).member("times_checkpoint", all.times_checkpoint());
   json.member("distinct_bytes", all.distinct_bytes).member("balance", all.balance());
   json.member("fault", fault_text(all)).name("nodes").begin_array();
   for (const plan::NodeFigures& node : all.nodes) {
@@ -109,19 +106,20 @@ std::string table_text(const plan::RankLayout& layout, const plan::AllRanks& all
   out += fault.empty() ? "together  exactly the checkpoint; equal parts are read alike\n" : "together  " + fault + "\n";
   out += "stored    " + human_bytes(all.checkpoint_bytes) + ", different parts of all ranks " +
          human_bytes(all.distinct_bytes) + "\n";
-  out +=
-      "read      " + human_bytes(all.read_bytes) + ", " + ratio_text(all.amplification()) + " times the checkpoint\n";
+  out += "read      " + human_bytes(all.read_bytes) + ", " + ratio_text(all.amplification()) +
+         " times what is wanted, " + ratio_text(all.times_checkpoint()) + " times the checkpoint\n";
   out += "balance   the largest rank takes " + ratio_text(all.balance()) + " times the mean\n";
   out += "peak      " + human_bytes(all.peak_bytes()) + " on the largest rank\n";
-  out += "   rank  pp  dp fsdp  cp  tp  ep shard  tensors        read      wanted       final        peak\n";
+  out += "   rank  pp  dp fsdp  cp  tp  ep shard  tensors  ranges        read      wanted       final        peak\n";
   for (const plan::RankFigures& rank : std::span(all.ranks).first(std::min(k_ranks_shown, all.ranks.size()))) {
     const plan::RankPosition at = plan::position_of(layout.topology(), rank.rank);
     out += cell(std::to_string(rank.rank), 7);
     for (const std::uint32_t index : {at.pp, at.dp, at.fsdp, at.cp, at.tp, at.ep}) {
       out += cell(std::to_string(index), 4);
     }
-    out += cell(std::to_string(at.ep_shard), 6) + cell(std::to_string(rank.tensors), 9);
-    for (const std::uint64_t bytes : {rank.read_bytes, rank.source_bytes, rank.final_bytes, rank.peak_bytes}) {
+    out += cell(std::to_string(at.ep_shard), 6) + cell(std::to_string(rank.tensors), 9) +
+           cell(std::to_string(rank.ranges), 8);
+    for (const std::uint64_t bytes : {rank.read_bytes, rank.wanted_bytes(), rank.final_bytes, rank.peak_bytes}) {
       out += cell(human_bytes(bytes), 12);
     }
     out += '\n';
@@ -141,6 +139,11 @@ std::string table_text(const plan::RankLayout& layout, const plan::AllRanks& all
 }
 
 }  // namespace
+
+void write_traffic(JsonWriter& json, const plan::RankFigures& rank) {
+  json.member("bytes_read", rank.read_bytes).member("bytes_wanted", rank.wanted_bytes()).member("ranges", rank.ranges);
+  json.member("reads", rank.requests).member("tensors", rank.tensors).member("amplification", rank.amplification());
+}
 
 RankChoice rank_choice(const Arguments& arguments) {
   RankChoice choice;

@@ -21,6 +21,9 @@ RankChoice rank_choice(const Arguments& arguments);
 /// The layout that --topology and --stages ask for. Throws what an illegal one throws.
 plan::RankLayout rank_layout(const Schema& schema, const RankChoice& choice, const Arguments& arguments);
 
+/// What one rank reads, wants and how often, in the same words wherever a plan is told.
+void write_traffic(JsonWriter& json, const plan::RankFigures& rank);
+
 /// Plans every rank. The status is that of a failed check where ranks together are not the checkpoint.
 int run_all_ranks(const OpenedCheckpoint& opened, const plan::PlanBasis& basis, const plan::RankLayout& layout,
                   Console& console);

@@ -2,13 +2,16 @@
 // Mutants of execution: a load that does not do exactly what its plan says. Each meets a copy that is direct, one that
 // is strided and one that decodes, in the load that is compared with the reference, in the one that is compared with
 // the first, and in both.
+#include <algorithm>
 #include <array>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <utility>
 
 #include "loader/exec/engine.hpp"
 #include "loader/plan/plan.hpp"
+#include "loader/storage/header.hpp"
 #include "suites/mutants/mutant.hpp"
 #include "suites/verify/instrumented.hpp"
 
@@ -94,6 +97,58 @@ class TwiceReading final : public storage::FileCalls {
   storage::FileCalls& inner_;
 };
 
+// Reads one tensor twice, and everything else once.
+class TensorTwice final : public storage::FileCalls {
+ public:
+  TensorTwice(storage::FileCalls& inner, std::string tensor) : inner_(inner), tensor_(std::move(tensor)) {}
+  int open(const char* path, int flags) override {
+    // Past those who count.
+    const storage::Header header = storage::read_header(storage::File::open(path, "probe"));
+    const int fd = inner_.open(path, flags);
+    const std::lock_guard lock(mutex_);
+    places_.erase(fd);
+    for (const storage::HeaderTensor& row : header.tensors) {
+      if (row.name == tensor_) {
+        places_[fd] = {header.data_begin() + row.begin, header.data_begin() + row.end};
+      }
+    }
+    return fd;
+  }
+  std::int64_t pread(int fd, void* buffer, std::size_t bytes, std::int64_t offset) override {
+    const std::int64_t read = inner_.pread(fd, buffer, bytes, offset);
+    read_again(fd, read, offset);
+    return read;
+  }
+  std::int64_t preadv(int fd, const ::iovec* parts, int count, std::int64_t offset) override {
+    const std::int64_t read = inner_.preadv(fd, parts, count, offset);
+    read_again(fd, read, offset);
+    return read;
+  }
+
+ private:
+  void read_again(int fd, std::int64_t bytes, std::int64_t offset) {
+    std::pair<std::uint64_t, std::uint64_t> place;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = places_.find(fd);
+      if (bytes <= 0 || found == places_.end()) {
+        return;
+      }
+      place = found->second;
+    }
+    const std::uint64_t begin = std::max(place.first, static_cast<std::uint64_t>(offset));
+    const std::uint64_t end = std::min(place.second, static_cast<std::uint64_t>(offset + bytes));
+    if (begin < end) {
+      std::vector<std::byte> scratch(static_cast<std::size_t>(end - begin));
+      inner_.pread(fd, scratch.data(), scratch.size(), static_cast<std::int64_t>(begin));
+    }
+  }
+  storage::FileCalls& inner_;
+  std::string tensor_;
+  std::mutex mutex_;
+  std::map<int, std::pair<std::uint64_t, std::uint64_t>> places_;  // of the tensor, by descriptor
+};
+
 struct Place {
   std::string_view name;
   fixtures::GenerateOptions fixture;
@@ -151,7 +206,7 @@ std::vector<Mutant> execution_mutants() {
 }
 
 std::vector<Mutant> resource_mutants() {
-  std::vector<Mutant> mutants(6);
+  std::vector<Mutant> mutants(8);
   for (Mutant& mutant : mutants) {
     mutant.kind = "resource";
     mutant.fixture = places()[0].fixture;
@@ -177,8 +232,7 @@ std::vector<Mutant> resource_mutants() {
   mutants[3].checks = {"mem.peak"};
   mutants[4].id = "resource.read_twice";
   mutants[4].fault = "every byte is read twice";
-  mutants[4].fixture.preset =
-      "small";  // a range may have 4 KiB of company: smaller ones are read twice within the bound
+  mutants[4].fixture.preset = "small";  // a rank's range may have 4 KiB of company
   mutants[4].perturbation.load_calls = [](storage::FileCalls& inner) { return std::make_unique<TwiceReading>(inner); };
   mutants[4].checks = {"io.amplification"};
   const Place strided = places()[1];
@@ -186,7 +240,28 @@ std::vector<Mutant> resource_mutants() {
   mutants[5].fault = "a tensor is copied out of its buffer twice";
   mutants[5].fixture = strided.fixture;
   mutants[5].perturbation.first_load = fault_in(exec::Fault::copy_twice, strided.tensor);
+  mutants[5].tensors = {strided.tensor};
   mutants[5].checks = {"mem.copies"};
+  mutants[6].id = "resource.read_again";
+  mutants[6].fault = "one tensor of many is read twice";
+  mutants[6].fixture.preset = "small";
+  // Large beside the company that ranges may have.
+  mutants[6].fixture.config_changes = R"({"num_hidden_layers": 2, "intermediate_size": 2048})";
+  mutants[6].tensors = {places()[0].tensor};
+  mutants[6].perturbation.load_calls = [tensor = places()[0].tensor](storage::FileCalls& inner) {
+    return std::make_unique<TensorTwice>(inner, tensor);
+  };
+  mutants[6].checks = {"io.amplification"};
+  mutants[7].id = "resource.tied_read_again";
+  mutants[7].fault = "the embedding is read once for each of its names";
+  mutants[7].fixture = {};
+  mutants[7].fixture.family = "llama";
+  mutants[7].fixture.preset = "tiny_tied";
+  mutants[7].tensors = {"model.embed_tokens.weight"};
+  mutants[7].perturbation.load_calls = [](storage::FileCalls& inner) {
+    return std::make_unique<TensorTwice>(inner, "model.embed_tokens.weight");
+  };
+  mutants[7].checks = {"tied.storage"};
   // Nothing can see it where the process's memory is not the load's.
   if (k_is_instrumented) mutants.erase(mutants.begin() + 3);
   return mutants;

@@ -99,6 +99,14 @@ void other_axis(const NativeTensor&, const Shape& shape, const ParallelRule& rul
   local = {piece.local.length, {piece}};
 }
 
+// What tensor parallelism cuts is taken for one of those that every rank holds.
+void replicated(const NativeTensor&, const Shape& shape, const ParallelRule& rule, const plan::RankPlacement&,
+                LocalTensor& local) {
+  if (rule.kind == ParallelKind::components) {
+    local = {shape, {{Box::whole(shape), Box::whole(shape)}}};
+  }
+}
+
 // A rank without rows is taken for one without the tensor.
 void without_empty(const NativeTensor&, const Shape&, const ParallelRule&, const plan::RankPlacement&,
                    LocalTensor& local) {
@@ -194,6 +202,9 @@ std::vector<Mutant> placement_mutants() {
   add(mutant_of("ep_shard_axis", "ep_shard cuts the last axis of the experts", "qwen3_moe", "tiny_e4", "fsdp=4,ep=2",
                 {"model.layers.1.mlp.experts.down_projs"}),
       &other_axis);
+  add(mutant_of("replicated", "matrices that tensor parallelism cuts are whole on every rank", "llama", "tiny", "tp=2",
+                {"model.layers.0.mlp.up_proj.weight"}),
+      &replicated);
   add(mutant_of("empty_rank_omitted", "a rank without rows does not have the tensor at all", "llama", "tiny", "fsdp=8",
                 {"model.norm.weight"}),
       &without_empty);

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <map>
+#include <set>
+#include <unordered_map>
 
 #include "loader/core/error.hpp"
+#include "loader/core/hash.hpp"
 #include "loader/plan/clip.hpp"
 #include "loader/plan/reshard.hpp"
 #include "suites/ranks/oracle.hpp"
@@ -29,6 +31,11 @@ std::vector<std::uint32_t> stages_of(const plan::RankLayout& layout, bool are_st
 }
 
 std::string text_of(const Coordinate& at) { return to_string(at); }
+
+void append(std::vector<std::uint64_t>& words, const Extents& extents) {
+  words.push_back(extents.rank());
+  words.insert(words.end(), extents.begin(), extents.end());
+}
 
 std::uint64_t size_of(const plan::PlannedTensor& tensor) { return std::max(1U, bits_of(tensor.dtype) / 8); }
 
@@ -177,6 +184,37 @@ std::vector<RankFinding> Cluster::unseen() const {
   return findings;
 }
 
+Twins twins_of(std::span<const LocalTensor* const> parts) {
+  Twins twins;
+  twins.first.reserve(parts.size());
+  std::unordered_multimap<std::uint64_t, std::size_t> known;  // different ones, by what they are hashed to
+  std::vector<std::uint64_t> words;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    words.clear();
+    append(words, parts[i]->shape);
+    for (const LocalPiece& piece : parts[i]->pieces) {
+      for (const Box* box : {&piece.global, &piece.local}) {
+        append(words, box->start);
+        append(words, box->length);
+      }
+    }
+    const std::uint64_t hash = hash_words(words);
+    auto [at, end] = known.equal_range(hash);
+    for (; at != end; ++at) {
+      ++twins.comparisons;
+      const LocalTensor& other = *parts[at->second];
+      if (other.shape == parts[i]->shape && other.pieces == parts[i]->pieces) {
+        break;
+      }
+    }
+    twins.first.push_back(at == end ? i : at->second);
+    if (at == end) {
+      known.emplace(hash, i);
+    }
+  }
+  return twins;
+}
+
 std::vector<RankFinding> disagreements(const std::vector<RankState>& states) {
   std::vector<RankFinding> findings;
   for (std::size_t rank = 1; rank < states.size(); ++rank) {
@@ -184,22 +222,19 @@ std::vector<RankFinding> disagreements(const std::vector<RankState>& states) {
       findings.push_back({"", static_cast<std::uint32_t>(rank), "ended otherwise than rank 0"});
     }
   }
-  const auto same = [](const LocalTensor& a, const LocalTensor& b) {
-    return a.shape == b.shape && a.pieces == b.pieces;
-  };
   const std::size_t natives = states.empty() ? 0 : states[0].placement.locals.size();
+  std::vector<const LocalTensor*> parts(states.size());
   for (NativeId id = 0; id < natives; ++id) {
-    std::vector<std::size_t> seen;  // ranks with different parts
+    const std::string_view key = states[0].plan->schema().native_tensors()[id].key;
+    std::transform(states.begin(), states.end(), parts.begin(),
+                   [id](const RankState& state) { return &state.placement.locals[id]; });
+    const Twins twins = twins_of(parts);
     for (std::size_t rank = 0; rank < states.size(); ++rank) {
-      const LocalTensor& local = states[rank].placement.locals[id];
-      const std::string_view key = states[rank].plan->schema().native_tensors()[id].key;
-      const auto twin = std::find_if(
-          seen.begin(), seen.end(), [&](std::size_t other) { return same(local, states[other].placement.locals[id]); });
-      if (twin == seen.end()) {
-        seen.push_back(rank);
+      const std::size_t twin = twins.first[rank];
+      if (twin == rank) {
         continue;
       }
-      const plan::Plan& a = *states[*twin].plan;
+      const plan::Plan& a = *states[twin].plan;
       const plan::Plan& b = *states[rank].plan;
       const std::size_t x = a.find(key);
       const std::size_t y = b.find(key);
@@ -219,11 +254,11 @@ std::vector<RankFinding> disagreements(const std::vector<RankState>& states) {
             return true;
           }
         }
-        return !std::ranges::equal(states[*twin].bytes(x), states[rank].bytes(y));
+        return !std::ranges::equal(states[twin].bytes(x), states[rank].bytes(y));
       };
       if (differ()) {
         findings.push_back({std::string(key), static_cast<std::uint32_t>(rank),
-                            "ranks " + std::to_string(*twin) + " and " + std::to_string(rank) +
+                            "ranks " + std::to_string(twin) + " and " + std::to_string(rank) +
                                 " hold the same part and filled it differently"});
         break;
       }
@@ -243,12 +278,17 @@ std::vector<RankFinding> reshard(const std::vector<RankState>& from, const std::
     // Each different chunk once, with a rank that holds it.
     std::vector<Box> boxes;
     std::vector<std::pair<std::size_t, Box>> holders;  // rank, where the chunk lies in its tensor
+    std::set<std::vector<std::uint64_t>> known;
+    std::vector<std::uint64_t> words;
     for (std::size_t rank = 0; rank < from.size(); ++rank) {
       if (from[rank].plan->find(key) == SIZE_MAX) {
         continue;
       }
       for (const LocalPiece& piece : from[rank].placement.locals[id].pieces) {
-        if (std::find(boxes.begin(), boxes.end(), piece.global) == boxes.end()) {
+        words.clear();
+        append(words, piece.global.start);
+        append(words, piece.global.length);
+        if (known.insert(words).second) {
           boxes.push_back(piece.global);
           holders.emplace_back(rank, piece.local);
         }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,13 @@ class Cluster {
   std::vector<std::uint32_t> stages_;    // of each layer
   std::vector<std::vector<bool>> seen_;  // per tensor of the whole plan, per element
 };
+
+/// Which parts of one tensor are the same.
+struct Twins {
+  std::vector<std::size_t> first;  ///< of each part, the first that is the same: itself where there is none before it
+  std::uint64_t comparisons = 0;   ///< of two parts, piece by piece; near the number of parts, however they differ
+};
+Twins twins_of(std::span<const LocalTensor* const> parts);
 
 /// Ranks that hold the same part must have planned it alike and ended with the same outcome.
 std::vector<RankFinding> disagreements(const std::vector<RankState>& states);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ranks of a topology are told to hold, judged by itself: parts inside their tensors and cut where the
-// family's rule lets them be cut, together the whole and no element in two different parts. From shapes alone.
+// family's rule lets them be cut, together the whole, no element in two different parts, and none on more ranks than
+// the rule puts it. From shapes alone.
 #pragma once
 
 #include <functional>
@@ -16,6 +17,8 @@ struct PlacementFindings {
   std::vector<RankFinding> bounds;
   std::vector<RankFinding> holes;
   std::vector<RankFinding> overlaps;
+  /// Matrices that every tensor parallel rank, or every data parallel shard, holds whole as their rule states.
+  std::vector<std::string> replicated;
 };
 
 /// `change`: for mutants, what a rank is told to hold instead; may be empty. At most one finding of each kind for a

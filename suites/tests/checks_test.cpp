@@ -7,35 +7,12 @@
 #include "fixtures/generate.hpp"
 #include "loader/exec/engine.hpp"
 #include "suites/explanations/votes.hpp"
-#include "suites/mutants/mutant.hpp"
-#include "suites/tests/literal_testing.hpp"
+#include "suites/tests/checks_testing.hpp"
 
 namespace weightproof::suites::test {
 namespace {
 
 using reports::Status;
-using Names = std::vector<std::string>;
-
-std::string llama_config(bool is_tied = false) {
-  std::string config = std::string(R"({"model_type": "llama", )") + k_small_sizes + "}";
-  if (is_tied) {
-    config.replace(config.find("false"), 5, "true");
-  }
-  return config;
-}
-
-const std::string k_query = "model.layers.0.self_attn.q_proj.weight";
-
-std::filesystem::path made(const TemporaryDirectory& directory, const std::string& family, const std::string& preset,
-                           const std::string& fault = {}) {
-  fixtures::GenerateOptions options;
-  options.family = family;
-  options.preset = preset;
-  options.corrupt = fault;
-  fixtures::generate(options, directory / "model");
-  return directory / "model";
-}
-
 // ---- dtypes and shapes ----
 
 TEST(DTypeUnsupported, AWeightOfIntegersIsNamed) {
@@ -195,6 +172,51 @@ TEST(TiedStorage, HeadAndEmbeddingAreOneTensorThatIsFilledOnce) {
   EXPECT_EQ(own.subjects, Names{"lm_head.weight"});
 }
 
+// The plan is right, and what is executed is not what it says.
+TEST(TiedStorage, WhatWasExecutedIsJudged) {
+  const std::string embedding = "model.embed_tokens.weight";
+  const std::vector<Mutant> all = resource_mutants();
+  const Mutant& mutant = mutant_named(all, "resource.tied_read_again");
+  EXPECT_EQ(record_of(judged_by(mutant, false), "tied.storage").status, Status::pass);
+  const reports::CheckRecord twice = record_of(judged_by(mutant, true), "tied.storage");
+  EXPECT_EQ(twice.status, Status::fail);
+  EXPECT_EQ(twice.subjects, Names{embedding});
+  EXPECT_EQ(twice.message, embedding + " is read more than once: 264 bytes for one storage of 132 stored bytes");
+  const TemporaryDirectory directory;
+  const auto path = Literal(llama_config(true)).set(embedding, {1, 2, 3, 4}).write(directory);
+  VerifyOptions options;
+  options.perturbation.first_load = [faults = std::make_shared<exec::Faults>(), embedding](const plan::Plan& plan,
+                                                                                           exec::LoadOptions& load) {
+    *faults = {exec::Fault::skip_tile, static_cast<std::uint32_t>(plan.find(embedding)), 0};
+    load.faults = faults.get();
+  };
+  const reports::CheckRecord skipped = record_of(verify(path, options), "tied.storage");
+  EXPECT_EQ(skipped.status, Status::fail);
+  EXPECT_EQ(skipped.message, embedding + " of 4 elements was filled with 0 from the names of head and embedding");
+}
+
+// In windows that hold parts of the embedding each, together it is filled once.
+TEST(TiedStorage, IsFilledWindowByWindow) {
+  const TemporaryDirectory directory;
+  fixtures::GenerateOptions made_of;
+  made_of.preset = "tiny_tied";
+  made_of.config_changes = R"({"vocab_size": 4000, "hidden_size": 256, "num_hidden_layers": 1})";
+  for (const fixtures::TieMode tie : {fixtures::TieMode::tied, fixtures::TieMode::stored_head}) {
+    made_of.tie = tie;
+    const auto path = directory / (tie == fixtures::TieMode::tied ? "one" : "two");
+    fixtures::generate(made_of, path);
+    VerifyOptions options;
+    options.threads = 2;
+    options.budget_bytes = 1U << 20U;
+    const reports::Report report = verify(path, options);
+    EXPECT_GT(record_of(report, "mem.budget").total, 5U) << "windows";
+    EXPECT_EQ(record_of(report, "tied.storage").status, Status::pass) << record_of(report, "tied.storage").message;
+    EXPECT_EQ(record_of(report, "io.amplification").status, Status::pass)
+        << record_of(report, "io.amplification").message;
+    EXPECT_EQ(record_of(report, "mem.copies").status, Status::pass) << record_of(report, "mem.copies").message;
+  }
+}
+
 // Memory in which every row of one matrix is followed by one element that is nobody's.
 class GappedDestinations final : public exec::Destinations {
  public:
@@ -248,151 +270,6 @@ TEST(Routes, ATensorThatNoRouteLeadsToIsNamed) {
   EXPECT_TRUE(names(record, k_query)) << testing::PrintToString(record.subjects) << record.reason;
   EXPECT_EQ(record_of(report, "value.exact").status, Status::skip);
   EXPECT_NE(record_of(report, "value.exact").reason.find("io.route"), std::string::npos);
-}
-
-const Mutant& mutant_named(const std::vector<Mutant>& all, std::string_view id) {
-  for (const Mutant& mutant : all) {
-    if (mutant.id == id) {
-      return mutant;
-    }
-  }
-  throw std::runtime_error("no mutant " + std::string(id));
-}
-
-reports::Report judged_by(const Mutant& mutant, bool is_wrong, const std::string& topology = {}) {
-  const TemporaryDirectory directory;
-  fixtures::generate(mutant.fixture, directory / "model");
-  VerifyOptions options;
-  options.threads = 2;
-  options.topology = topology.empty() ? mutant.topology : topology;
-  if (is_wrong) {
-    options.perturbation = mutant.perturbation;
-  }
-  return verify(directory / "model", options);
-}
-
-TEST(Traffic, BytesReadTwiceAreCounted) {
-  const std::vector<Mutant> all = resource_mutants();
-  const Mutant& mutant = mutant_named(all, "resource.read_twice");
-  for (const std::string topology : {"", "fsdp=2"}) {
-    EXPECT_EQ(record_of(judged_by(mutant, false, topology), "io.amplification").status, Status::pass) << topology;
-    const reports::Report report = judged_by(mutant, true, topology);
-    const reports::CheckRecord& record = record_of(report, "io.amplification");
-    EXPECT_EQ(record.status, Status::fail) << topology << record.reason;
-    const bool is_largest = names(record, "model.embed_tokens.weight") || names(record, "lm_head.weight");
-    EXPECT_TRUE(is_largest) << testing::PrintToString(record.subjects);
-    EXPECT_EQ(record_of(report, "value.exact").status, Status::pass);
-  }
-}
-
-// Ranks read within the bound of what each of them holds, and one that reads everything does not.
-TEST(Traffic, ARankReadsWhatItHolds) {
-  const TemporaryDirectory directory;
-  const auto path = made(directory, "qwen3_moe", "tiny_e4");
-  VerifyOptions options;
-  options.topology = "fsdp=4,ep=2";
-  EXPECT_EQ(record_of(verify(path, options), "io.amplification").status, Status::pass);
-}
-
-TEST(Traffic, BytesCopiedTwiceAreCounted) {
-  const std::vector<Mutant> all = resource_mutants();
-  const Mutant& mutant = mutant_named(all, "resource.copied_twice");
-  EXPECT_EQ(record_of(judged_by(mutant, false), "mem.copies").status, Status::pass);
-  const reports::Report report = judged_by(mutant, true);
-  const reports::CheckRecord& record = record_of(report, "mem.copies");
-  EXPECT_EQ(record.status, Status::fail);
-  EXPECT_FALSE(record.subjects.empty());
-  EXPECT_EQ(record_of(report, "value.exact").status, Status::pass) << "the values are right all the same";
-}
-
-TEST(Traffic, NoDeviceIsSaid) {
-  const TemporaryDirectory directory;
-  const reports::CheckRecord record = record_of(judged(Literal(llama_config()).write(directory)), "mem.device_peak");
-  EXPECT_EQ(record.status, Status::skip);
-  EXPECT_FALSE(record.reason.empty());
-}
-
-// ---- ranks ----
-
-TEST(RankParts, AFusedTensorThatIsCutEvenlyIsNamed) {
-  const std::vector<Mutant> all = placement_mutants();
-  for (const char* id : {"placement.fused_evenly", "placement.fused_mlp_evenly"}) {
-    const Mutant& mutant = mutant_named(all, id);
-    const reports::CheckRecord sound = record_of(judged_by(mutant, false), "layout.qkv_tp");
-    EXPECT_EQ(sound.status, Status::pass) << id;
-    EXPECT_GT(sound.total, 0U) << id;
-    const reports::CheckRecord record = record_of(judged_by(mutant, true), "layout.qkv_tp");
-    EXPECT_EQ(record.status, Status::fail) << id;
-    EXPECT_TRUE(names(record, mutant.tensors.front())) << id << testing::PrintToString(record.subjects);
-  }
-  // Tensors that are not fused are another check's, and one rank or ranks without tensor parallelism cut nothing.
-  const Mutant& norm = mutant_named(all, "placement.balanced_chunk");
-  EXPECT_EQ(record_of(judged_by(norm, true), "layout.qkv_tp").status, Status::skip);
-  const TemporaryDirectory directory;
-  EXPECT_EQ(record_of(judged(Literal(llama_config()).write(directory)), "layout.qkv_tp").status, Status::skip);
-}
-
-// One tensor of four rows on two ranks, the second of which is told to hold rows [begin, end).
-reports::Report with_second_part(std::uint64_t begin, std::uint64_t end, unsigned axis = 0) {
-  const TemporaryDirectory directory;
-  std::string config = llama_config();
-  config.replace(config.find("\"intermediate_size\": 2"), 22, "\"intermediate_size\": 4");
-  config.replace(config.find("\"hidden_size\": 2"), 16, "\"hidden_size\": 4");
-  const auto path = Literal(config).write(directory);
-  VerifyOptions options;
-  options.topology = "fsdp=2";
-  options.perturbation.placement = [=](const Schema& schema, plan::RankPlacement& placement) {
-    if (placement.rank == 0) {
-      return;
-    }
-    Box part = Box::whole({4, 4});
-    part.start[axis] = begin;
-    part.length[axis] = end - begin;
-    Box local = part;
-    local.start[axis] = 0;
-    placement.locals[schema.find_native("model.layers.0.mlp.up_proj.weight")] = {local.length, {{part, local}}};
-  };
-  return verify(path, options);
-}
-
-void expect_parts(const reports::Report& report, const char* failing) {
-  for (const char* id : {"shard.bounds", "shard.coverage", "shard.overlap"}) {
-    const reports::CheckRecord& record = record_of(report, id);
-    EXPECT_EQ(record.status, std::string_view(id) == failing ? Status::fail : Status::pass) << id << record.message;
-    if (record.status == Status::fail) {
-      EXPECT_EQ(record.subjects, Names{"model.layers.0.mlp.up_proj.weight"}) << id;
-    }
-  }
-}
-
-TEST(RankParts, HolesOverlapsAndPartsOutsideAreToldApart) {
-  expect_parts(with_second_part(2, 4), "");
-  const reports::Report hole = with_second_part(3, 4);
-  expect_parts(hole, "shard.coverage");
-  EXPECT_NE(record_of(hole, "shard.coverage").message.find("[2,0]"), std::string::npos);
-  const reports::Report overlap = with_second_part(1, 4);
-  expect_parts(overlap, "shard.overlap");
-  EXPECT_NE(record_of(overlap, "shard.overlap").message.find("rank 0 and of rank 1"), std::string::npos);
-  EXPECT_EQ(record_of(with_second_part(2, 5), "shard.bounds").status, Status::fail) << "behind the last row";
-  EXPECT_EQ(record_of(with_second_part(2, 4, 1), "shard.bounds").status, Status::fail) << "along the other axis";
-}
-
-TEST(RankParts, TheWrongAxisOfExpertsIsNamed) {
-  const std::vector<Mutant> all = placement_mutants();
-  const Mutant& mutant = mutant_named(all, "placement.ep_shard_axis");
-  EXPECT_EQ(record_of(judged_by(mutant, false), "shard.bounds").status, Status::pass);
-  const reports::CheckRecord record = record_of(judged_by(mutant, true), "shard.bounds");
-  EXPECT_EQ(record.status, Status::fail);
-  EXPECT_TRUE(names(record, mutant.tensors.front())) << testing::PrintToString(record.subjects);
-  EXPECT_NE(record.message.find("cuts axis 2"), std::string::npos) << record.message;
-}
-
-TEST(RankParts, FilesOfRanksAreNotReadAndThatIsSaid) {
-  const reports::Report report = with_second_part(2, 4);
-  for (const char* id : {"shard.info", "shard.dtype"}) {
-    EXPECT_EQ(record_of(report, id).status, Status::skip) << id;
-    EXPECT_NE(record_of(report, id).reason.find("not read yet"), std::string::npos) << id;
-  }
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 #include "fixtures/generate.hpp"
 #include "fixtures/schema.hpp"
 #include "loader/core/error.hpp"
+#include "reports/json.hpp"
 #include "suites/ranks/cluster.hpp"
+#include "suites/ranks/placements.hpp"
 #include "suites/ranks/turns.hpp"
 #include "suites/tests/support.hpp"
 #include "suites/verify/load_run.hpp"
@@ -141,7 +143,20 @@ TEST_P(EveryRank, TogetherTheyAreTheSingleRank) {
       ++legal;
       ranks += topology.world();
       const Cluster cluster = subject.cluster(topology);
-      const auto findings = findings_of(cluster, cluster.run_all());
+      std::vector<RankFinding> findings = findings_of(cluster, cluster.run_all());
+      // What they are told to hold, by itself; and twice over, as replicas do.
+      for (const std::uint32_t replicas : {1U, 2U}) {
+        Topology many = topology;
+        many.dp = replicas;
+        if (many.ep > 1 && replicas > 1) {
+          continue;  // experts are divided among replicas, too
+        }
+        const PlacementFindings parts =
+            judge_placements(subject.basis->schema(), plan::RankLayout(subject.basis->schema(), many), {});
+        for (const auto& more : {parts.bounds, parts.holes, parts.overlaps}) {
+          findings.insert(findings.end(), more.begin(), more.end());
+        }
+      }
       EXPECT_TRUE(findings.empty()) << GetParam() << ' ' << preset << ' ' << plan::to_string(topology)
                                     << text_of(findings);
     }
@@ -354,6 +369,56 @@ TEST(RankTraps, T38_ExpertsOfOtherStoragesAreReadAsTheyAreStored) {
   }
 }
 
+// ---- Which ranks hold the same ----
+
+LocalTensor rows(std::uint64_t begin, std::uint64_t end, std::uint64_t columns = 8) {
+  Box part = Box::whole({1U << 16U, columns});
+  part.start[0] = begin;
+  part.length[0] = end - begin;
+  return {part.length, {{part, Box::whole(part.length)}}};
+}
+
+Twins twins_among(const std::vector<LocalTensor>& locals) {
+  std::vector<const LocalTensor*> parts;
+  for (const LocalTensor& local : locals) {
+    parts.push_back(&local);
+  }
+  return twins_of(parts);
+}
+
+TEST(RankTwins, AreFoundInStepsByTheNumberOfRanks) {
+  for (const std::uint64_t kinds : {1U, 2U, 64U, 4096U}) {
+    std::vector<LocalTensor> locals;
+    for (std::uint64_t rank = 0; rank < 4096; ++rank) {
+      locals.push_back(rows(rank % kinds * 16, rank % kinds * 16 + 16));
+    }
+    const Twins twins = twins_among(locals);
+    for (std::size_t rank = 0; rank < locals.size(); ++rank) {
+      EXPECT_EQ(twins.first[rank], rank % kinds);
+    }
+    // Every pair would be eight million.
+    EXPECT_LE(twins.comparisons, locals.size() + 8) << kinds << " different parts";
+  }
+}
+
+TEST(RankTwins, DifferInShapePiecesAndOrder) {
+  LocalTensor two = rows(0, 4);
+  LocalPiece behind = rows(8, 12).pieces.front();
+  behind.local.start[0] = 4;
+  two.pieces.push_back(behind);
+  two.shape[0] = 8;
+  LocalTensor turned = two;
+  std::swap(turned.pieces[0].global, turned.pieces[1].global);
+  LocalTensor swapped = two;
+  std::swap(swapped.pieces[0], swapped.pieces[1]);
+  const LocalTensor absent;
+  const LocalTensor empty{Shape{0, 8}, {}};
+  const std::vector<LocalTensor> locals = {rows(0, 4), rows(0, 5), rows(0, 4, 9), rows(1, 5), two,
+                                           turned,     swapped,    absent,        empty,      two,
+                                           absent,     rows(0, 4), empty,         swapped};
+  EXPECT_EQ(twins_among(locals).first, (std::vector<std::size_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 4, 7, 0, 8, 6}));
+}
+
 // ---- The command ----
 
 std::string made(const TemporaryDirectory& directory, const std::string& family, const std::string& preset) {
@@ -384,6 +449,51 @@ TEST(RankCommand, PlansOneRankOrAllOfThem) {
     const std::string verdict = validate("weightproof.plan-1", json.out);
     EXPECT_TRUE(verdict.empty() || verdict == "skipped") << verdict;
     EXPECT_NE(json.out.find("\"topology\": \"pp=1,dp=1,fsdp=2,cp=1,tp=1,ep=2\""), std::string::npos) << json.out;
+  }
+}
+
+// One rank's figures are the same whoever tells them, and within the bound that the README states.
+TEST(RankCommand, FiguresOfOneRankAreThoseOfAllRanks) {
+  for (const auto& [family, preset, topology] :
+       {std::tuple("llama", "small", "tp=4"), std::tuple("qwen3_moe", "small", "fsdp=4,ep=2"),
+        std::tuple("mistral3_fp8_causal", "small", "tp=2"), std::tuple("llama", "tiny_tied", "dp=2")}) {
+    const TemporaryDirectory directory;
+    const std::string path = made(directory, family, preset);
+    const auto document_of = [&](const std::vector<std::string>& which) {
+      std::vector<std::string> words = {"plan", path, "--json", "--topology", topology};
+      words.insert(words.end(), which.begin(), which.end());
+      return reports::parse_json(run_tool(words).out);
+    };
+    const reports::Value all = document_of({"--all-ranks"});
+    const reports::Value::Array& ranks = *all.find("ranks")->if_array();
+    const std::string table = run_tool({"plan", path, "--topology", topology, "--all-ranks"}).out;
+    std::uint64_t read = 0;
+    std::uint64_t wanted = 0;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const reports::Value one = document_of({"--rank", std::to_string(rank)});
+      const reports::Value& alone = one.find("ranks")->if_array()->front();
+      for (const char* name : {"bytes_read", "bytes_wanted", "ranges", "reads", "tensors", "amplification"}) {
+        ASSERT_NE(alone.find(name), nullptr) << family << ' ' << name;
+        EXPECT_EQ(*alone.find(name), *ranks[rank].find(name)) << family << " rank " << rank << ' ' << name;
+      }
+      EXPECT_EQ(*one.find("amplification"), *alone.find("amplification"));
+      const std::uint64_t rank_read = alone.find("bytes_read")->as_uint64();
+      const std::uint64_t rank_wanted = alone.find("bytes_wanted")->as_uint64();
+      const std::uint64_t ranges = alone.find("ranges")->as_uint64();
+      const std::uint64_t gap = std::string(topology) == "dp=2" ? 65536 : 4096;
+      EXPECT_GT(rank_wanted, 0U);
+      EXPECT_LE(rank_read, rank_wanted + rank_wanted / 50 + gap * ranges) << family << " rank " << rank;
+      EXPECT_DOUBLE_EQ(alone.find("amplification")->as_double(),
+                       static_cast<double>(rank_read) / static_cast<double>(rank_wanted));
+      const std::string text = run_tool({"plan", path, "--topology", topology, "--rank", std::to_string(rank)}).out;
+      EXPECT_NE(text.find(" in " + std::to_string(ranges) + " ranges"), std::string::npos) << text;
+      EXPECT_NE(table.find(" " + std::to_string(ranges) + " "), std::string::npos) << table;
+      read += rank_read;
+      wanted += rank_wanted;
+    }
+    EXPECT_EQ(all.find("all_ranks")->find("read_bytes")->as_uint64(), read) << family;
+    EXPECT_EQ(all.find("all_ranks")->find("wanted_bytes")->as_uint64(), wanted) << family;
+    EXPECT_DOUBLE_EQ(all.find("amplification")->as_double(), static_cast<double>(read) / static_cast<double>(wanted));
   }
 }
 

@@ -112,9 +112,14 @@ CheckRecord amplification(Context& context) {
   builder.examined(run.ranges);
   if (!run.amplification.empty()) {
     builder.expected(run.reads_bound).actual(run.counted_reads);
-    return record_of_findings(builder, run.amplification);
   }
-  return ranks_amplification(context, builder);
+  TensorFindings findings = run.amplification;
+  const std::string why_no_ranks = add_ranks_amplification(context, findings);
+  const std::string note = why_no_ranks.empty() ? std::string() : "ranks were not judged: " + why_no_ranks;
+  if (!findings.empty()) {
+    return record_of_findings(builder.explanation(note), findings);
+  }
+  return note.empty() ? builder.pass() : builder.note(note);
 }
 
 CheckRecord route(Context& context) {
@@ -145,7 +150,7 @@ CheckRecord copies(Context& context) {
     return *record;
   }
   CheckBuilder builder("mem.copies");
-  builder.examined(run.windows);
+  builder.examined(run.tensors);
   if (!run.copies.empty()) {
     builder.expected(run.copies_bound).actual(run.counted_copies);
   }

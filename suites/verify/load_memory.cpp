@@ -14,14 +14,6 @@ constexpr std::uint64_t k_peak_slack_bytes = 8U << 20U;
 
 }  // namespace
 
-std::string_view LoadRunner::largest(const plan::Plan& plan) const {
-  const plan::PlannedTensor* found = &plan.tensors().front();
-  for (const plan::PlannedTensor& tensor : plan.tensors()) {
-    found = tensor.bytes > found->bytes ? &tensor : found;
-  }
-  return found->key;
-}
-
 exec::LoadAttempt LoadRunner::first_load(const Seen& seen) {
   exec::LoadOptions options;
   options.sentinel = k_first_fill;
@@ -57,7 +49,7 @@ void LoadRunner::judge_peak(const Seen& seen, const exec::LoadAttempt& attempt, 
   const bool is_over = growth > bound;
   if (is_over) {
     run_.peak.add(
-        largest(seen.plan), {},
+        largest_of(seen.plan), {},
         ": loading it and what is loaded with it took " + human_bytes(growth) + ", bound " + human_bytes(bound));
   }
   if (growth >= run_.peak_growth && (is_over || run_.peak.empty())) {
@@ -76,7 +68,7 @@ void LoadRunner::judge_memory(const Seen& seen, const exec::LoadAttempt& attempt
   }
   if (used.peak != bound) {
     run_.predicted.add(
-        largest(seen.plan), {},
+        largest_of(seen.plan), {},
         ": the allocator counted a peak of " + grouped(used.peak) + " bytes, predicted were " + grouped(bound));
   }
   std::uint64_t live = 0;
@@ -85,7 +77,7 @@ void LoadRunner::judge_memory(const Seen& seen, const exec::LoadAttempt& attempt
   }
   if (live != 0) {
     run_.live_temporaries += live;
-    run_.temporaries.add(largest(seen.plan), {}, ": " + grouped(live) + " bytes of temporaries outlived the load");
+    run_.temporaries.add(largest_of(seen.plan), {}, ": " + grouped(live) + " bytes of temporaries outlived the load");
   }
 }
 

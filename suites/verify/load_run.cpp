@@ -9,8 +9,7 @@
 namespace weightproof::suites {
 
 void TensorFindings::add(std::string_view key, std::string where, std::string what) {
-  // Boxes of one tensor come one after the other.
-  if (rows_.empty() || rows_.back().key != key) {
+  if (keys_.emplace(key).second) {
     rows_.push_back({std::string(key), std::move(where), std::move(what)});
   }
 }

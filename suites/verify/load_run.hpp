@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "loader/core/error.hpp"
@@ -30,6 +33,7 @@ class TensorFindings {
 
  private:
   std::vector<Row> rows_;
+  std::set<std::string, std::less<>> keys_;
 };
 
 /// One route for all windows.
@@ -112,11 +116,9 @@ LoadInputs load_inputs(Context& context);
 /// The same under --dtype and --route.
 LoadInputs asked_inputs(Context& context);
 
-/// Bytes that a load may read for so many that it holds, in so many ranges: 1.02 times, and 4 KiB a range.
-std::uint64_t reads_bound(std::uint64_t owned_bytes, std::uint64_t ranges);
-
-/// io.amplification of the ranks of a topology, on top of what `builder` says of one rank.
-reports::CheckRecord ranks_amplification(Context& context, reports::CheckBuilder& builder);
+/// io.amplification of the ranks of a topology: adds what they read beyond the bound. Answers why they were not judged;
+/// empty where they were, or where no topology was asked for.
+std::string add_ranks_amplification(Context& context, TensorFindings& findings);
 
 /// Why no load is possible; empty where one is.
 std::string why_no_load(Context& context);

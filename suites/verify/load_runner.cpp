@@ -66,6 +66,7 @@ void LoadRunner::execute() {
   if (context_.options.calls != nullptr) {
     calls_.set_inner(*context_.options.calls);
   }
+  calls_.watch(*inputs_.sources.front().catalog, context_.checkpoint.root);
   storage::FileCalls* calls = &calls_;
   if (wrong_.load_calls) {
     perturbed_calls_ = wrong_.load_calls(calls_);
@@ -175,11 +176,12 @@ exec::LoadAttempt LoadRunner::load(const plan::Plan& plan, const exec::LoadOptio
 void LoadRunner::run_window(const LoadWindows& windows, const LoadWindow& window) {
   const plan::Plan plan = windows.plan_of(window);
   const Seen seen{window, plan, windows.origins(window, plan)};
-  const std::uint64_t bytes_before = calls_.bytes();
+  calls_.start();
   const exec::LoadAttempt first = first_load(seen);
   judge_memory(seen, first);
-  judge_reads(seen, calls_.bytes() - bytes_before);
+  judge_reads(seen);
   judge_copies(seen, first);
+  count_ties(seen, first);
   run_.bytes += plan.memory().final_tensor_bytes;
   run_.reads += first.counters().read_bytes;
   run_.threads = std::max(run_.threads, first.threads());

@@ -3,17 +3,17 @@
 // on other routes, and compared. Steps in files by subject; nothing here outlives load_run_of().
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "loader/exec/engine.hpp"
 #include "loader/measure/memory.hpp"
 #include "reference/model.hpp"
+#include "suites/verify/counting_calls.hpp"
 #include "suites/verify/load_run.hpp"
 
 namespace weightproof::suites {
@@ -22,33 +22,6 @@ namespace weightproof::suites {
 inline constexpr std::byte k_first_fill{0xFF};
 inline constexpr std::byte k_second_fill{0x5A};
 inline constexpr std::byte k_poison{0xA5};
-
-/// Counts what the loads really ask the system for, whatever the loader says of itself.
-class CountingCalls final : public storage::FileCalls {
- public:
-  void set_inner(storage::FileCalls& inner) { inner_ = &inner; }
-  std::uint64_t opens() const { return opens_.load(); }
-  std::uint64_t bytes() const { return bytes_.load(); }
-  int open(const char* path, int flags) override {
-    opens_.fetch_add(1, std::memory_order_relaxed);
-    return inner_->open(path, flags);
-  }
-  std::int64_t pread(int fd, void* buffer, std::size_t bytes, std::int64_t offset) override {
-    return counted(inner_->pread(fd, buffer, bytes, offset));
-  }
-  std::int64_t preadv(int fd, const ::iovec* parts, int count, std::int64_t offset) override {
-    return counted(inner_->preadv(fd, parts, count, offset));
-  }
-
- private:
-  std::int64_t counted(std::int64_t bytes) {
-    bytes_.fetch_add(bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0, std::memory_order_relaxed);
-    return bytes;
-  }
-  storage::FileCalls* inner_ = &storage::FileCalls::system();
-  std::atomic<std::uint64_t> opens_{0};
-  std::atomic<std::uint64_t> bytes_{0};
-};
 
 /// How a budget is spent: two loads side by side, and the reference's cache of file blocks.
 struct Shares {
@@ -78,16 +51,15 @@ class LoadRunner {
   void progress();
 
   // load_traffic.cpp
-  void judge_reads(const Seen& seen, std::uint64_t bytes);
+  void judge_reads(const Seen& seen);
   void judge_copies(const Seen& seen, const exec::LoadAttempt& attempt);
+  void count_ties(const Seen& seen, const exec::LoadAttempt& attempt);
   void judge_ties(const plan::Plan& whole);
 
   // load_memory.cpp
   exec::LoadAttempt first_load(const Seen& seen);
   void judge_memory(const Seen& seen, const exec::LoadAttempt& attempt);
   void judge_peak(const Seen& seen, const exec::LoadAttempt& attempt, const measure::ProcessMemory& before);
-  // A tensor to name for what concerns a load as a whole: its largest.
-  std::string_view largest(const plan::Plan& plan) const;
 
   // load_compare.cpp
   void compare_second(const Seen& seen, const exec::LoadAttempt& first);
@@ -107,6 +79,13 @@ class LoadRunner {
   std::unique_ptr<exec::SourceFiles> sources_;
   std::unique_ptr<reference::Model> model_;
   std::unique_ptr<LedgerChecker> ledger_;
+  // What the first loads did for each tie of the schema.
+  struct TiedLoad {
+    std::set<const std::byte*> storages;  // of one load
+    std::uint64_t written = 0;            // elements, by all of them
+    std::uint64_t read = 0;               // bytes of the source, where one load has everything
+  };
+  std::vector<TiedLoad> tied_;
   std::uint64_t total_bytes_ = 0;
 };
 

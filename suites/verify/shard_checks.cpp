@@ -10,7 +10,9 @@
 #include "loader/plan/ranks.hpp"
 #include "suites/ranks/cluster.hpp"
 #include "suites/ranks/placements.hpp"
+#include "suites/ranks/shared_bytes.hpp"
 #include "suites/support/text.hpp"
+#include "suites/verify/counting_calls.hpp"
 #include "suites/verify/load_run.hpp"
 #include "suites/verify/records.hpp"
 #include "suites/verify/registry.hpp"
@@ -27,8 +29,10 @@ struct ExecutedRanks {
   std::vector<RankFinding> disagreements;
   std::string not_kept;  ///< why ranks were not compared with one another
   PlacementFindings placements;
-  std::vector<RankFinding> amplification;  ///< one a rank
-  std::uint64_t fused = 0;                 ///< tensors that are cut part by part
+  std::vector<RankFinding> equal_overlaps;  ///< of the overlaps of `placements`, those of equal bytes
+  TensorFindings amplification;
+  std::uint32_t refused = 0;  ///< ranks that could not be loaded
+  std::uint64_t fused = 0;    ///< tensors that are cut part by part
   std::vector<RankFinding> fused_findings;
 };
 
@@ -47,37 +51,24 @@ bool is_illegal(const Error& error) {
   return error.code() == ErrorCode::chunk_not_representable || error.code() == ErrorCode::ep_not_divisible;
 }
 
-// Bytes that a rank's load asks the system for.
-class CountedReads final : public storage::FileCalls {
- public:
-  std::int64_t pread(int fd, void* buffer, std::size_t bytes, std::int64_t offset) override {
-    return counted(storage::FileCalls::pread(fd, buffer, bytes, offset));
-  }
-  std::int64_t preadv(int fd, const ::iovec* parts, int count, std::int64_t offset) override {
-    return counted(storage::FileCalls::preadv(fd, parts, count, offset));
-  }
-  std::uint64_t bytes() const { return bytes_; }
-
- private:
-  std::int64_t counted(std::int64_t bytes) {
-    bytes_ += bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0;
-    return bytes;
-  }
-  std::uint64_t bytes_ = 0;  // ranks load on one thread
-};
-
-void judge_reads(const RankState& state, std::uint64_t bytes, std::uint32_t rank, std::vector<RankFinding>& findings) {
-  const plan::RankFigures figures = plan::figures_of(*state.plan);
-  const std::uint64_t bound = reads_bound(figures.source_bytes + figures.compared_bytes, figures.ranges);
-  if (bytes <= bound || state.plan->tensors().empty()) {
+// A rank's load under its plan's bound.
+void judge_reads(const RankState& state, const CountingCalls& calls, std::uint32_t rank, TensorFindings& findings) {
+  if (state.plan->tensors().empty()) {
     return;
   }
-  const auto largest =
-      std::max_element(state.plan->tensors().begin(), state.plan->tensors().end(),
-                       [](const plan::PlannedTensor& a, const plan::PlannedTensor& b) { return a.bytes < b.bytes; });
-  findings.push_back({std::string(largest->key), rank,
-                      "rank " + std::to_string(rank) + " read " + grouped(bytes) +
-                          " bytes for it and what else it holds, allowed are " + grouped(bound)});
+  const std::uint64_t bound = reads_bound(*state.plan, plan::gap_bytes_max(state.plan->schema(), state.placement));
+  if (calls.bytes() <= bound) {
+    return;
+  }
+  const std::string name = "rank " + std::to_string(rank);
+  const std::string sum = " read " + grouped(calls.bytes()) + " bytes in all, allowed are " + grouped(bound);
+  const std::vector<std::string> keys = calls.overread(*state.plan, bound);
+  for (const std::string& key : keys) {
+    findings.add(key, {}, ": " + name + " read more of it than it wants; it" + sum);
+  }
+  if (keys.empty()) {
+    findings.add(largest_of(*state.plan), {}, ": " + name + " holds of it, and" + sum);
+  }
 }
 
 // What a rank's plan or load was refused for counts against the tensors that it names.
@@ -89,6 +80,20 @@ void add_error(const Error& error, std::uint32_t rank, std::vector<RankFinding>&
   for (const std::string& key : error.facts().keys) {
     findings.push_back({key, rank, message});
   }
+}
+
+// Of equal bytes an overlap is no loss. Without every rank's bytes nothing is known of it.
+void weigh_overlaps(const SharedBytes& shared, ExecutedRanks& run) {
+  if (run.refused != 0) {
+    return;
+  }
+  std::vector<RankFinding> differing;
+  for (RankFinding& finding : run.placements.overlaps) {
+    const std::string_view difference = shared.difference(finding.tensor);
+    finding.message += difference.empty() ? ", with equal bytes" : "; " + std::string(difference);
+    (difference.empty() ? run.equal_overlaps : differing).push_back(std::move(finding));
+  }
+  run.placements.overlaps = std::move(differing);
 }
 
 void run_ranks(Context& context, ExecutedRanks& run) {
@@ -134,29 +139,32 @@ void run_ranks(Context& context, ExecutedRanks& run) {
   options.placement = context.options.perturbation.placement;
   const WholeState state{&whole, &attempt};
   Cluster cluster(basis, context.checkpoint, state, options);
+  SharedBytes shared(whole, run.placements.overlaps);
   std::vector<RankState> kept;
   std::uint64_t kept_bytes = 0;
-  bool is_complete = true;
   for (std::uint32_t rank = 0; rank < run.ranks; ++rank) {
     if (context.options.progress) {
       context.options.progress("loading ranks", rank, run.ranks);
     }
     try {
-      CountedReads calls;
+      CountingCalls calls;
+      calls.watch(*inputs.sources.front().catalog, context.checkpoint.root);
       const auto& wrong_calls = context.options.perturbation.load_calls;
       const auto wrong = wrong_calls ? wrong_calls(calls) : nullptr;
       RankState loaded = cluster.run_rank(rank, wrong ? *wrong : calls);
-      judge_reads(loaded, calls.bytes(), rank, run.amplification);
+      judge_reads(loaded, calls, rank, run.amplification);
       cluster.compare(rank, loaded, run.findings);
+      shared.add(rank, loaded);
       kept_bytes += loaded.plan->memory().final_bytes;
       if (kept_bytes <= k_kept_bytes_max) {
         kept.push_back(std::move(loaded));
       }
     } catch (const Error& error) {
       add_error(error, rank, run.findings);
-      is_complete = false;
+      ++run.refused;
     }
   }
+  weigh_overlaps(shared, run);
   const std::vector<RankFinding> unseen = cluster.unseen();
   run.findings.insert(run.findings.end(), unseen.begin(), unseen.end());
   const std::vector<bool> is_fused = fused_tensors(*inputs.schema);
@@ -167,9 +175,9 @@ void run_ranks(Context& context, ExecutedRanks& run) {
       run.fused_findings.push_back(finding);
     }
   }
-  if (!is_complete || kept.size() != run.ranks) {
-    run.not_kept = is_complete ? "the ranks together take " + human_bytes(kept_bytes) + " of memory"
-                               : "not every rank could be loaded";
+  if (kept.size() != run.ranks) {
+    run.not_kept = run.refused == 0 ? "the ranks together take " + human_bytes(kept_bytes) + " of memory"
+                                    : "not every rank could be loaded";
     return;
   }
   run.disagreements = disagreements(kept);
@@ -200,6 +208,22 @@ ExecutedRanks& ranks_of(Context& context) {
   return run;
 }
 
+// Why ranks were not loaded; empty where they were.
+std::string why_no_ranks(const ExecutedRanks& run) {
+  if (run.error) {
+    return run.error->message();
+  }
+  return run.illegal ? "there are no such ranks (shard.topology)" : run.skipped;
+}
+
+// The same where only some of them were.
+std::string why_not_all_ranks(const ExecutedRanks& run) {
+  const std::string why = why_no_ranks(run);
+  return !why.empty() || run.refused == 0
+             ? why
+             : counted(run.refused, "rank", "ranks") + " of " + grouped(run.ranks) + " could not be loaded";
+}
+
 std::optional<CheckRecord> no_ranks(const ExecutedRanks& run, const char* id) {
   if (!run.skipped.empty()) {
     return CheckBuilder(id).skip(run.skipped);
@@ -208,7 +232,7 @@ std::optional<CheckRecord> no_ranks(const ExecutedRanks& run, const char* id) {
     return error_record(id, *run.error);
   }
   if (run.illegal) {
-    return CheckBuilder(id).skip("there are no such ranks (shard.topology)");
+    return CheckBuilder(id).skip(why_no_ranks(run));
   }
   return std::nullopt;
 }
@@ -282,7 +306,31 @@ CheckRecord of_placements(Context& context, const char* id) {
 }
 CheckRecord bounds(Context& context) { return of_placements<&PlacementFindings::bounds>(context, "shard.bounds"); }
 CheckRecord coverage(Context& context) { return of_placements<&PlacementFindings::holes>(context, "shard.coverage"); }
-CheckRecord overlap(Context& context) { return of_placements<&PlacementFindings::overlaps>(context, "shard.overlap"); }
+
+CheckRecord overlap(Context& context) {
+  const ExecutedRanks& run = ranks_of(context);
+  CheckRecord failed = of_placements<&PlacementFindings::overlaps>(context, "shard.overlap");
+  if (failed.status != reports::Status::pass) {
+    const std::string why = why_not_all_ranks(run);
+    failed.explanation = why.empty() ? std::string() : "the bytes that ranks share were not compared: " + why;
+    return failed;
+  }
+  CheckBuilder builder("shard.overlap");
+  builder.examined(run.placements.parts);
+  for (const RankFinding& finding : run.equal_overlaps) {
+    builder.subject(finding.tensor);
+  }
+  if (builder.has_subjects()) {
+    const RankFinding& first = run.equal_overlaps.front();
+    return builder.hint("give each rank the part that the rule states")
+        .warn(printable(first.tensor) + ": " + first.message);
+  }
+  const std::vector<std::string>& whole = run.placements.replicated;
+  return whole.empty() ? builder.pass()
+                       : builder.note("held whole where others are cut, as their rule states: " +
+                                      counted(whole.size(), "matrix", "matrices") + ", " + listed(whole));
+}
+
 CheckRecord info(Context&) { return CheckBuilder("shard.info").skip(k_no_rank_files); }
 CheckRecord dtype(Context&) { return CheckBuilder("shard.dtype").skip(k_no_rank_files); }
 
@@ -314,23 +362,15 @@ constexpr std::array k_checks = {
 
 }  // namespace
 
-reports::CheckRecord ranks_amplification(Context& context, CheckBuilder& builder) {
+std::string add_ranks_amplification(Context& context, TensorFindings& findings) {
   if (context.options.topology.empty()) {
-    return builder.pass();
+    return {};
   }
   const ExecutedRanks& run = ranks_of(context);
-  if (!run.skipped.empty() || run.error || run.illegal) {
-    return builder.pass();  // the single rank's alone
+  for (const TensorFindings::Row& row : run.amplification.rows()) {
+    findings.add(row.key, row.where, row.what);
   }
-  std::set<std::string> named;
-  for (const RankFinding& finding : run.amplification) {
-    if (named.insert(finding.tensor).second) {
-      builder.subject(finding.tensor);
-    }
-  }
-  return builder.fail_if_subjects(run.amplification.empty() ? std::string()
-                                                            : printable(run.amplification.front().tensor) + ": " +
-                                                                  run.amplification.front().message);
+  return why_not_all_ranks(run);
 }
 
 std::span<const VerifyCheck> shard_checks() { return k_checks; }

@@ -3,6 +3,7 @@
 
 #include <ctime>
 
+#include "loader/plan/decode_items.hpp"
 #include "loader/plan/tests/plan_testing.hpp"
 #include "loader/plan/text.hpp"
 
@@ -275,6 +276,33 @@ TEST(Decode, TilesCoverTheTensorAndMemoryIsStated) {
   EXPECT_EQ(only_move(whole, "even").reason, Reason::no_box);
   EXPECT_EQ(whole.memory().whole_bytes, 512u * 512 + 64 + 512 * 512 * 2);
   EXPECT_EQ(whole.whole_order().size(), 2u);
+}
+
+// Runs of companions as they stand in the buffer one after the other: what is read of a tile after another one.
+TEST(Decode, CompanionsOfTheTileBeforeAreReadAgainWhereTheyMoved) {
+  using Runs = std::vector<codec::ByteRun>;
+  const auto read_of = [](const Runs& before, const Runs& now) {
+    std::vector<std::pair<codec::ByteRun, std::uint64_t>> read;
+    for_each_new_companion(before, now,
+                           [&](const codec::ByteRun& run, std::uint64_t at) { read.emplace_back(run, at); });
+    return read;
+  };
+  using Read = std::vector<std::pair<codec::ByteRun, std::uint64_t>>;
+  const codec::ByteRun book{2, 0, 64};
+  const codec::ByteRun scales{1, 0, 16};
+  const codec::ByteRun next{1, 16, 16};
+  const codec::ByteRun short_next{1, 16, 8};
+  EXPECT_EQ(read_of({}, {scales, book}), (Read{{scales, 0}, {book, 16}})) << "the first tile of an item reads all";
+  EXPECT_EQ(read_of({scales, book}, {scales, book}), Read{}) << "all of it is there";
+  EXPECT_EQ(read_of({scales, book}, {next, book}), (Read{{next, 0}})) << "the code book stays where it is";
+  EXPECT_EQ(read_of({book, scales}, {book, next}), (Read{{next, 64}}));
+  EXPECT_EQ(read_of({scales, book}, {short_next, book}), (Read{{short_next, 0}, {book, 8}}))
+      << "what comes before it is shorter, so it moves";
+  EXPECT_EQ(read_of({scales, book}, {book, scales}), (Read{{book, 0}, {scales, 64}})) << "another order";
+  EXPECT_EQ(read_of({scales}, {scales, book}), (Read{{book, 16}})) << "one more";
+  EXPECT_EQ(read_of({scales, book}, {scales}), Read{}) << "one less";
+  EXPECT_EQ(read_of({scales, next, book}, {scales, {1, 32, 16}, book}), (Read{{{1, 32, 16}, 16}})) << "in the middle";
+  EXPECT_EQ(read_of({{1, 0, 0}, book}, {book}), (Read{{book, 0}})) << "another run in its place, though at its offset";
 }
 
 /// 12 tensors a layer, as models of many experts have them.
