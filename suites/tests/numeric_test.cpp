@@ -173,16 +173,27 @@ TEST(Roundings, AreToldApart) {
     const bool is_exact = (bits & 0xffffU) == 0;
     return static_cast<std::uint16_t>((bits >> 16U) + (is_exact || bits >> 31U != 0 ? 0U : 1U));
   };
-  const std::vector<std::pair<std::uint16_t (*)(std::uint32_t), std::string>> cases = {
-      {even, "to nearest, ties to even"},
-      {away, "to nearest, ties away from zero"},
-      {zero, "toward zero"},
-      {up, "upward"}};
-  for (const auto& [narrow, name] : cases) {
+  // To the 11 bits of F16 first: these values are normal there.
+  const auto twice = [](std::uint32_t bits) {
+    bits = (bits + 0xfffU + ((bits >> 13U) & 1U)) & ~0x1fffU;
+    return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
+  };
+  const std::vector<std::pair<std::uint16_t (*)(std::uint32_t), RoundingMode>> cases = {
+      {even, RoundingMode::nearest_even},
+      {away, RoundingMode::ties_away},
+      {zero, RoundingMode::toward_zero},
+      {up, RoundingMode::up},
+      {twice, RoundingMode::twice}};
+  for (const auto& [narrow, mode] : cases) {
+    const std::string name(to_string(mode));
     const TensorDifference row = narrowed_by(directory, narrow);
     ASSERT_TRUE(row.rounding) << name;
-    EXPECT_EQ(row.rounding->winner(), name);
+    EXPECT_EQ(row.rounding->winner(), mode) << name;
     EXPECT_GT(row.rounding->decisive, 3000U);
+    EXPECT_FALSE(row.rounding->is_first_rounded);
+    if (mode != RoundingMode::nearest_even) {
+      EXPECT_EQ(row.explanation, "rounded " + name);
+    }
   }
 }
 
