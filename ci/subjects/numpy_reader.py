@@ -79,8 +79,8 @@ def write_file(path, tensors):
             file.write(np.ascontiguousarray(tensor.raw).tobytes())
 
 
-def small_float_table(exponent_bits, mantissa_bits, bias, is_fn):
-    """The 256 values of an 8-bit format as F32."""
+def small_float_table(exponent_bits, mantissa_bits, bias, kind):
+    """The 256 values of an 8-bit format as F32. ieee: infinities and NaN; fn: NaN where all bits are set; fnuz: -0 is NaN."""
     codes = np.arange(256)
     sign = np.where(codes & 0x80, np.float32(-1), np.float32(1))
     exponent = (codes >> mantissa_bits) & ((1 << exponent_bits) - 1)
@@ -88,15 +88,21 @@ def small_float_table(exponent_bits, mantissa_bits, bias, is_fn):
     fraction = np.ldexp(mantissa.astype(np.float64), -mantissa_bits)
     value = np.where(exponent == 0, np.ldexp(fraction, 1 - bias), np.ldexp(1 + fraction, exponent - bias))
     top = (1 << exponent_bits) - 1
-    if is_fn:
+    if kind == "fnuz":
+        value = np.where(codes == 0x80, np.nan, value)
+    elif kind == "fn":
         value = np.where((exponent == top) & (mantissa == (1 << mantissa_bits) - 1), np.nan, value)
     else:
         value = np.where(exponent == top, np.where(mantissa == 0, np.inf, np.nan), value)
     return sign * value.astype(np.float32)
 
 
-E4M3 = small_float_table(4, 3, 7, True)
-E5M2 = small_float_table(5, 2, 15, False)
+SMALL_FLOATS = {
+    "F8_E4M3": small_float_table(4, 3, 7, "fn"),
+    "F8_E5M2": small_float_table(5, 2, 15, "ieee"),
+    "F8_E4M3FNUZ": small_float_table(4, 3, 8, "fnuz"),
+    "F8_E5M2FNUZ": small_float_table(5, 2, 16, "fnuz"),
+}
 E8M0 = np.where(np.arange(256) == 255, np.nan, np.ldexp(1.0, np.arange(256) - 127)).astype(np.float32)
 
 
@@ -114,8 +120,8 @@ def values_of(raw, dtype):
         return raw.view(np.float16).astype(np.float32)
     if dtype == "F64":
         return raw.view(np.float64).astype(np.float32)
-    if dtype in ("F8_E4M3", "F8_E5M2"):
-        return (E4M3 if dtype == "F8_E4M3" else E5M2)[raw]
+    if dtype in SMALL_FLOATS:
+        return SMALL_FLOATS[dtype][raw]
     if dtype == "F8_E8M0":
         return E8M0[raw]
     raise Unsupported(f"values of {dtype}")
@@ -164,7 +170,7 @@ def mxfp4_values(packed, exponents):
     return values * E8M0[exponents][..., None]
 
 
-def decode(stored, config):
+def decode(stored, config, is_published):
     """Yields (name, values or Tensor): quantized weights as F32 values, everything else as it is stored."""
     quantization = config.get("quantization_config") or config.get("text_config", {}).get("quantization_config") or {}
     block = quantization.get("weight_block_size")
@@ -177,15 +183,18 @@ def decode(stored, config):
     for name, tensor in stored.items():
         stem = name.removesuffix(".weight")
         if name.endswith("_blocks") and tensor.dtype == "U8":
-            # Experts of gpt-oss: [E, out, groups, 16]; unquantized they are published as [E, in, out].
+            # Experts: [E, out, groups, 16]; unquantized they are published as [E, in, out].
             scales = stored[name.removesuffix("_blocks") + "_scales"]
             used |= {name, name.removesuffix("_blocks") + "_scales"}
             values = mxfp4_values(tensor.raw, scales.raw)
-            yield name.removesuffix("_blocks"), values.reshape(*values.shape[:2], -1).transpose(0, 2, 1)
+            values = values.reshape(*values.shape[:2], -1)
+            yield name.removesuffix("_blocks"), values.transpose(0, 2, 1) if is_published else values
             continue
         scale = next((s for s in (f"{name}_scale_inv", f"{name}_scale", f"{stem}.scale") if s in stored and s != name), None)
-        if scale is None or tensor.dtype not in ("F8_E4M3", "F8_E5M2", "I8"):
+        if scale is None or tensor.dtype in PLAIN_FLOATS:
             continue
+        if tensor.dtype not in (*SMALL_FLOATS, "I8"):
+            raise Unsupported(f"{tensor.dtype} with a scale: {name}")
         used |= {name, scale, f"{stem}.input_scale", f"{stem}.activation_scale", f"{name}_activation_scale"}
         if tensor.dtype == "I8":
             if stored[scale].dtype != "F8_E8M0":
@@ -193,8 +202,9 @@ def decode(stored, config):
             values = mxfp4_values(tensor.raw.view(np.uint8), stored[scale].raw)
             yield name, values.reshape(tensor.shape[0], -1)
         else:
-            is_fine_grid = block is None and stored[scale].dtype in ("U8", "F8_E8M0")
-            yield name, times_scale(to_f32(tensor), to_f32(stored[scale]), (1, 32) if is_fine_grid else block)
+            is_exponent = stored[scale].dtype in ("U8", "F8_E8M0")
+            factors = E8M0[stored[scale].raw] if is_exponent else to_f32(stored[scale])
+            yield name, times_scale(to_f32(tensor), factors, (1, 32) if is_exponent and block is None else block)
     for name, tensor in stored.items():
         if name not in used and not name.endswith(("_activation_scale", ".input_scale", ".output_scale")):
             yield name, tensor
@@ -210,10 +220,12 @@ def load(request):
     if request.dtype in ("bf16", "f16") and len(floats) > 1:
         raise Unsupported("tensors of several floating dtypes in one: which of them stay F32 is the model's business")
     out = {}
-    for name, content in decode(stored, config):
+    # A state of no family keeps the shapes of its codes.
+    is_published = request.wanted == "export" or "model_type" in config
+    for name, content in decode(stored, config, is_published):
         if isinstance(content, np.ndarray):
             out[name] = from_f32(content, decoded_dtype)
-        elif request.dtype != "stored" and content.dtype in (*PLAIN_FLOATS, "F8_E4M3", "F8_E5M2"):
+        elif request.dtype != "stored" and content.dtype in (*PLAIN_FLOATS, *SMALL_FLOATS):
             asked = ASKED[request.dtype]
             out[name] = content if content.dtype == asked else from_f32(to_f32(content), asked)
         else:

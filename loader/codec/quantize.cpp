@@ -54,7 +54,9 @@ std::optional<FreshFormula> formula_of(std::string_view id) {
 void FreshStatistics::add(const FreshStatistics& other) {
   elements += other.elements;
   saturated += other.saturated;
+  outside += other.outside;
   error_max = std::max(error_max, other.error_max);
+  saturated_error_max = std::max(saturated_error_max, other.saturated_error_max);
 }
 
 float largest_magnitude(std::span<const float> values, std::string_view key) {
@@ -107,7 +109,11 @@ void mxfp4_codes(std::span<const float> values, std::uint8_t scale_code, std::st
     const float back = float_of_bits(e2m1_to_f32_bits(code));
     if (std::abs(quotient) > k_e2m1_max) {
       if (!(std::abs(quotient) < 8.0f) || std::abs(back) != k_e2m1_max) throw_outside(key, values[i], back * scale);
+      // The last step is from 4 to 6: half of it is 1.
+      const double error = std::abs(static_cast<double>(quotient)) - static_cast<double>(k_e2m1_max);
       ++statistics.saturated;
+      statistics.outside += error > 1 ? 1U : 0U;
+      statistics.saturated_error_max = std::max(statistics.saturated_error_max, error);
       continue;
     }
     const double step = step_at(std::abs(static_cast<double>(quotient)), 1, 0);

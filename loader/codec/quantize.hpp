@@ -31,12 +31,15 @@ inline constexpr std::uint64_t k_fresh_group = 32;
 std::string_view formula_id(FreshFormula formula);
 std::optional<FreshFormula> formula_of(std::string_view id);
 
-/// What one call saw. `error_max` is in halves of the step between codes at the value: at most 1, apart from rounding
-/// of the quotient, and apart from values beyond the largest code (mxfp4 alone: `saturated`).
+/// What one call saw. Errors are in halves of the step between codes at the value. `error_max` is that of values which
+/// the codes span: at most 1, apart from rounding of the quotient. Values beyond the largest code take that code (mxfp4
+/// alone: the largest value of a group is four to eight times its scale, the largest code is six) and are counted apart.
 struct FreshStatistics {
   std::uint64_t elements = 0;
-  std::uint64_t saturated = 0;
-  double error_max = 0;
+  std::uint64_t saturated = 0;     ///< beyond the largest code
+  std::uint64_t outside = 0;       ///< of those, further from it than half a step
+  double error_max = 0;            ///< of all but the saturated
+  double saturated_error_max = 0;  ///< below 2
   void add(const FreshStatistics& other);
 };
 

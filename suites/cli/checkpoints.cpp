@@ -76,8 +76,9 @@ OpenedCheckpoint::OpenedCheckpoint(const std::string& path, const Arguments& arg
   }
 }
 
-std::unique_ptr<DecodedState> OpenedCheckpoint::decode(const Arguments& arguments) const {
+std::unique_ptr<DecodedState> OpenedCheckpoint::decode(const Arguments& arguments, const std::string& called) const {
   StateOptions options;
+  options.called = called;
   options.dtype = target_dtype(arguments);
   options.schema = schema.get();
   const std::vector<std::string>& include = arguments.texts("--include");

@@ -29,8 +29,8 @@ struct OpenedCheckpoint {
   std::shared_ptr<const Schema> schema;  ///< null without a family
   std::string no_schema_reason;
 
-  /// The decoded state under --dtype, --include and --exclude.
-  std::unique_ptr<DecodedState> decode(const Arguments& arguments) const;
+  /// The decoded state under --dtype, --include and --exclude. `called`: in texts about two of them.
+  std::unique_ptr<DecodedState> decode(const Arguments& arguments, const std::string& called = "the checkpoint") const;
 };
 
 /// The member "checkpoint" of a document.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // diff: two checkpoints, decoded, tensor by tensor.
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "suites/cli/checkpoints.hpp"
@@ -35,10 +36,15 @@ void write_evidence(JsonWriter& json, const TensorDifference& row) {
   }
   if (row.rounding) {
     const RoundingVote& votes = *row.rounding;
+    // By mode, in the order of RoundingMode.
+    constexpr std::array<const char*, k_rounding_modes> names = {
+        "nearest_even", "toward_zero", "nearest_away", "away_from_zero", "up", "down", "twice"};
     json.name("rounding").begin_object().compact();
-    json.member("decisive", votes.decisive).member("nearest_even", votes.nearest_even);
-    json.member("nearest_away", votes.nearest_away).member("toward_zero", votes.toward_zero);
-    json.member("up", votes.up).member("down", votes.down).member("none", votes.none).end_object();
+    json.member("rounded", votes.is_first_rounded ? "a" : "b").member("decisive", votes.decisive);
+    for (std::size_t mode = 0; mode < k_rounding_modes; ++mode) {
+      json.member(names[mode], votes.agrees[mode]);
+    }
+    json.member("flushed", votes.flushed).member("saturated", votes.saturated).member("none", votes.none).end_object();
   }
   json.end_object();
 }
@@ -228,8 +234,8 @@ int run_diff(const Arguments& arguments, Console& console) {
   tolerance.atol = arguments.number("--atol").value_or(0);
   const OpenedCheckpoint a(arguments.positionals()[0], arguments);
   const OpenedCheckpoint b(arguments.positionals()[1], arguments);
-  const auto left = a.decode(arguments);
-  const auto right = b.decode(arguments);
+  const auto left = a.decode(arguments, "the first checkpoint");
+  const auto right = b.decode(arguments, "the second checkpoint");
   std::optional<OpenedCheckpoint> older;
   std::unique_ptr<DecodedState> earlier;
   if (arguments.has("--earlier")) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // export: a checkpoint written anew: cast, decoded, split otherwise; published in one step.
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <set>
 
 #include "loader/codec/detect.hpp"
@@ -92,6 +94,22 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
+// How far codes are from what they were made of.
+std::string errors_text(const codec::FreshStatistics& seen) {
+  if (seen.saturated == 0) {
+    return "every element within half a step";
+  }
+  std::array<char, 16> steps{};
+  std::snprintf(steps.data(), steps.size(), "%.3g", seen.saturated_error_max / 2);
+  const std::string within = seen.outside == 0 ? "every element"
+                                               : grouped(seen.elements - seen.outside) + " of " +
+                                                     counted(seen.elements, "element", "elements");
+  return within + " within half a step; " +
+         counted(seen.saturated, "element lies beyond the largest code and takes it",
+                 "elements lie beyond the largest code and take it") +
+         ", at most " + steps.data() + " of a step away";
+}
+
 void write_result(const save::ExportResult& result, const std::string& target, const Outcome& outcome,
                   Console& console) {
   if (console.is_json()) {
@@ -127,7 +145,10 @@ void write_result(const save::ExportResult& result, const std::string& target, c
       json.begin_object().member("formula", outcome.formula);
       json.member("tensors", outcome.requantized->quantized().size());
       json.member("elements", outcome.requantized->elements());
-      json.member("error_max_half_steps", outcome.requantized->error_max()).end_object();
+      const codec::FreshStatistics seen = outcome.requantized->statistics();
+      json.member("error_max_half_steps", seen.error_max).member("saturated", seen.saturated);
+      json.member("outside_half_step", seen.outside);
+      json.member("saturated_error_max_half_steps", seen.saturated_error_max).end_object();
     }
     json.end_object();
     json.flush();
@@ -148,7 +169,7 @@ void write_result(const save::ExportResult& result, const std::string& target, c
   }
   if (outcome.requantized != nullptr) {
     console.line(counted(outcome.requantized->quantized().size(), "tensor", "tensors") + " quantized by " +
-                 outcome.formula + ", every element within half a step");
+                 outcome.formula + ", " + errors_text(outcome.requantized->statistics()));
   }
   console.line(result.bytes_verified > 0 ? "read back and compared: " + human_bytes(result.bytes_verified)
                                          : "not read back");

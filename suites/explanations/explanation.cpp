@@ -34,6 +34,8 @@ constexpr std::array k_kinds = {
     ExplanationKind{"truncated", "value.rounding", "cut off instead of rounded"},
     ExplanationKind{"ties_away", "value.rounding", "ties rounded away from zero"},
     ExplanationKind{"rounded_up", "value.rounding", "rounded away from zero"},
+    ExplanationKind{"rounded_ceiling", "value.rounding", "rounded upward"},
+    ExplanationKind{"rounded_floor", "value.rounding", "rounded downward"},
     ExplanationKind{"double_rounded", "value.rounding", "rounded twice"},
     ExplanationKind{"flushed", "value.rounding", "subnormal values became zero"},
     ExplanationKind{"nan_payload", "value.nan_lost", "another NaN"},

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "loader/codec/scalar.hpp"
 #include "loader/core/limits.hpp"
 #include "suites/support/text.hpp"
 
@@ -66,37 +65,6 @@ bool is_same_run(DType dtype, std::span<const std::byte> a, std::span<const std:
   return true;
 }
 
-std::uint32_t narrow_bits(DType dtype, std::uint32_t wide) {
-  return dtype == DType::f16 ? codec::f32_bits_to_f16(wide) : codec::f32_bits_to_bf16(wide);
-}
-float value_of(DType dtype, std::uint32_t bits) {
-  const auto narrow = static_cast<std::uint16_t>(bits);
-  return codec::float_of_bits(dtype == DType::f16 ? codec::f16_to_f32_bits(narrow) : codec::bf16_to_f32_bits(narrow));
-}
-
-void vote(DType dtype, std::uint32_t wide, std::uint32_t found, RoundingVote& votes) {
-  const float value = codec::float_of_bits(wide);
-  const std::uint32_t nearest = narrow_bits(dtype, wide);
-  if (codec::is_nan_bits(wide) || value_of(dtype, nearest) == value) {
-    votes.none += nearest != found && !codec::is_nan_bits(wide) ? 1U : 0U;
-    return;
-  }
-  // The two neighbours in magnitude.
-  const std::uint32_t below = std::abs(value_of(dtype, nearest)) > std::abs(value) ? nearest - 1 : nearest;
-  const std::uint32_t above = below + 1;
-  const double gap_below = std::abs(static_cast<double>(value) - static_cast<double>(value_of(dtype, below)));
-  const double gap_above = std::abs(static_cast<double>(value_of(dtype, above)) - static_cast<double>(value));
-  const std::uint32_t away = gap_below < gap_above ? below : above;
-  const bool is_negative = (wide >> 31U) != 0;
-  ++votes.decisive;
-  votes.nearest_even += found == nearest ? 1U : 0U;
-  votes.nearest_away += found == away ? 1U : 0U;
-  votes.toward_zero += found == below ? 1U : 0U;
-  votes.up += found == (is_negative ? below : above) ? 1U : 0U;
-  votes.down += found == (is_negative ? above : below) ? 1U : 0U;
-  votes.none += found != below && found != above ? 1U : 0U;
-}
-
 StateTensor in_f32(const StateTensor& tensor) {
   StateTensor wide = tensor;
   wide.dtype = DType::f32;
@@ -104,33 +72,54 @@ StateTensor in_f32(const StateTensor& tensor) {
   return wide;
 }
 
-/// The side that can be read in F32 with more digits than the other one has, as a tensor to be read so.
-std::optional<StateTensor> as_wide(const StateTensor& tensor) {
-  return tensor.codec || tensor.dtype == DType::f32 ? std::optional(in_f32(tensor)) : std::nullopt;
-}
-
+// The right side, as rounded from the left one. Nothing where that cannot be: the left is read in F32, exactly or, of
+// F64, as an export goes.
 std::optional<RoundingVote> count_votes(const DecodedState& a, const StateTensor& left, const DecodedState& b,
                                         const StateTensor& right) {
-  const auto wide = as_wide(left);
-  if (!wide || !is_half(right.dtype) || right.codec) {
+  const bool is_other = left.codec || (is_ordinary_float(left.dtype) && left.dtype != right.dtype);
+  if (!is_other || !is_half(right.dtype) || right.codec) {
     return std::nullopt;
   }
   RoundingVote votes;
-  for_each_pair(a, *wide, b, right, [&](std::span<const std::byte> ours, std::span<const std::byte> theirs) {
+  for_each_pair(a, in_f32(left), b, right, [&](std::span<const std::byte> ours, std::span<const std::byte> theirs) {
     for (std::size_t i = 0; i < theirs.size() / 2; ++i) {
-      std::uint32_t value = 0;
+      float value = 0;
       std::uint16_t found = 0;
       std::memcpy(&value, ours.data() + 4 * i, 4);
       std::memcpy(&found, theirs.data() + 2 * i, 2);
-      vote(right.dtype, value, found, votes);
+      votes.add(value, found, right.dtype);
     }
     return true;
   });
   return votes;
 }
 
+// Either side may be the one that was rounded. The second is what is judged: it is asked first.
+std::optional<RoundingVote> rounding_of(const DecodedState& a, const StateTensor& left, const DecodedState& b,
+                                        const StateTensor& right) {
+  std::optional<RoundingVote> votes = count_votes(a, left, b, right);
+  if (votes && votes->winner()) {
+    return votes;
+  }
+  std::optional<RoundingVote> reverse = count_votes(b, right, a, left);
+  if (!reverse || (votes && !reverse->winner())) {
+    return votes;
+  }
+  reverse->is_first_rounded = true;
+  return reverse;
+}
+
+std::string text_of(const RoundingVote& votes, const DecodedState& a, const DecodedState& b) {
+  const std::string rule(to_string(*votes.winner()));
+  const std::string flushed =
+      votes.has_flushed() ? ", " + counted(votes.flushed, "subnormal value", "subnormal values") + " flushed to zero"
+                          : std::string();
+  return votes.is_first_rounded ? a.called() + " is what " + b.called() + " holds, rounded " + rule + flushed
+                                : "rounded " + rule + flushed;
+}
+
 void add_probe(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right,
-               const char* which, NumericEvidence& evidence) {
+               NumericEvidence& evidence) {
   if (!evidence.mistake.empty() || !left.codec || (!is_half(right.dtype) && right.dtype != DType::f32)) {
     return;
   }
@@ -146,8 +135,8 @@ void add_probe(const DecodedState& a, const StateTensor& left, const DecodedStat
   if (found != nullptr) {
     evidence.mistake = found->id;
     evidence.order = found->is_order ? found->id : std::string_view();
-    evidence.explanation = "the " + std::string(which) + " side is what the other decodes to as if " +
-                           std::string(found->says) + " (" + std::string(found->id) + ")";
+    evidence.explanation = b.called() + " holds what " + a.called() + " decodes to as if " + std::string(found->says) +
+                           " (" + std::string(found->id) + ")";
   }
 }
 
@@ -173,7 +162,7 @@ double distance(const DecodedState& a, const StateTensor& left, const DecodedSta
 
 /// Codes beside the weights that they were made of: no order gives those exactly, the right one comes near.
 void vote_order(const DecodedState& a, const StateTensor& left, const DecodedState& b, const StateTensor& right,
-                const char* which, NumericEvidence& evidence) {
+                NumericEvidence& evidence) {
   const bool is_plain = !right.codec && (is_half(right.dtype) || right.dtype == DType::f32);
   if (!evidence.mistake.empty() || !is_plain || !has_order(left.codec)) {
     return;
@@ -190,7 +179,7 @@ void vote_order(const DecodedState& a, const StateTensor& left, const DecodedSta
     if (const double found = distance(a, probe, b, other); found < nearest) {
       nearest = found;
       evidence.order = row.id;
-      evidence.explanation = "the " + std::string(which) + " side comes by far the nearest to the other as if " +
+      evidence.explanation = a.called() + " comes by far the nearest to " + b.called() + " as if " +
                              std::string(row.says) + " (" + std::string(row.id) + ")";
     }
   }
@@ -230,18 +219,6 @@ std::string UlpHistogram::label(std::size_t bucket) {
   return std::to_string(end / 2 + 1) + "-" + std::to_string(end);
 }
 
-std::string_view RoundingVote::winner() const {
-  if (decisive == 0 || none != 0) {
-    return {};
-  }
-  return nearest_even == decisive   ? "to nearest, ties to even"
-         : nearest_away == decisive ? "to nearest, ties away from zero"
-         : toward_zero == decisive  ? "toward zero"
-         : up == decisive           ? "upward"
-         : down == decisive         ? "downward"
-                                    : "";
-}
-
 const NumericOperator* recognise_mistake(const SharedCodec& codec,
                                          const std::function<bool(const SharedCodec& mistaken)>& is_match) {
   for (const NumericOperator& row : numeric_operators()) {
@@ -261,17 +238,14 @@ NumericEvidence numeric_evidence(const DecodedState& a, const StateTensor& left,
   if (left.shape != right.shape) {
     return out;
   }
-  out.rounding = count_votes(a, left, b, right);
-  if (!out.rounding) {
-    out.rounding = count_votes(b, right, a, left);
-  }
-  add_probe(a, left, b, right, "second", out);
-  add_probe(b, right, a, left, "first", out);
-  vote_order(a, left, b, right, "first", out);
-  vote_order(b, right, a, left, "second", out);
-  if (out.explanation.empty() && out.rounding && out.rounding->nearest_even != out.rounding->decisive &&
-      !out.rounding->winner().empty()) {
-    out.explanation = "rounded " + std::string(out.rounding->winner());
+  out.rounding = rounding_of(a, left, b, right);
+  add_probe(a, left, b, right, out);
+  add_probe(b, right, a, left, out);
+  vote_order(a, left, b, right, out);
+  vote_order(b, right, a, left, out);
+  if (out.explanation.empty() && out.rounding && out.rounding->winner() &&
+      (out.rounding->is_wrong() || out.rounding->is_first_rounded)) {
+    out.explanation = text_of(*out.rounding, a, b);
   }
   const bool is_vote = !out.order.empty() && out.mistake.empty();
   const std::uint64_t looked_at = is_vote ? k_order_elements_max : k_elements_max;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "suites/explanations/numeric_operators.hpp"
+#include "suites/explanations/rounding.hpp"
 #include "suites/state/decoded_state.hpp"
 
 namespace weightproof::suites {
@@ -25,15 +26,6 @@ struct UlpHistogram {
   static std::size_t bucket_of(std::uint64_t steps);
   /// "0", "3-4", "above 1048576", "none".
   static std::string label(std::size_t bucket);
-};
-
-/// Of the elements for which roundings differ: how many are what each of them gives.
-struct RoundingVote {
-  std::uint64_t decisive = 0;
-  std::uint64_t nearest_even = 0, nearest_away = 0, toward_zero = 0, up = 0, down = 0;
-  std::uint64_t none = 0;  ///< what no rounding gives, decisive or not
-  /// The rounding that explains every element, or nothing.
-  std::string_view winner() const;
 };
 
 /// The mistake of numeric_operators() that `is_match` accepts, the plainest first; null where there is none or it says

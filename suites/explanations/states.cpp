@@ -2,6 +2,7 @@
 #include "suites/explanations/states.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 
 #include "suites/support/text.hpp"
@@ -21,15 +22,27 @@ std::string rule_of(const Explanation& explanation) {
   return explanation.check.empty() ? std::string("value.exact") : explanation.check;
 }
 
+std::string capital(std::string text) {
+  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  return text;
+}
+
 // An order of codes is known from decoding in it; what the values then look like says less.
 void name_order(const TensorDifference& row, Explanation& out) {
   out.kind = row.order;
   out.title = row.order == "nibbles_swapped" ? "Nibbles in the wrong order" : "Codes of a word in the wrong order";
-  out.text = row.explanation;
-  out.text.front() = 'T';  // "the first side", "the second side"
-  out.text += '.';
+  out.text = capital(row.explanation) + '.';
   out.check = "quant.nibble_order";
   out.certainty = row.mistake == row.order ? Certainty::certain : Certainty::likely;
+}
+
+// What was done to the first side is nothing that the second one did wrong.
+void name_first_rounded(const TensorDifference& row, const std::string& first, Explanation& out) {
+  out.kind = "first_rounded";
+  out.title = capital(first) + " is rounded";
+  out.text = capital(row.explanation) + '.';
+  out.check.clear();
+  out.certainty = Certainty::certain;
 }
 
 }  // namespace
@@ -66,6 +79,11 @@ std::vector<Explanation> explain_difference(const DecodedState& a, const Decoded
     out.push_back(explain_difference(row.key, source_of(a, left), source_of(b, right), related, {}));
     if (!row.order.empty()) {
       name_order(row, out.back());
+      continue;
+    }
+    const bool is_first_rounded = row.rounding && row.rounding->is_first_rounded && row.rounding->winner();
+    if (is_first_rounded && !out.back().is_recognised() && row.mistake.empty()) {
+      name_first_rounded(row, a.called(), out.back());
       continue;
     }
     if (const std::string text = summary_of(out.back()); !text.empty()) {

@@ -86,6 +86,47 @@ bool fits_shift(const Gathered& seen, std::uint64_t begin, std::uint64_t end, st
   return piece(*seen.actual, begin, end, seen.width) == piece(*seen.expected, from, to, seen.width);
 }
 
+// "; 3 others, NaN or infinite in the source, differ too" where there are such.
+std::string nonfinite_text(const ElementVotes& votes) {
+  return votes.differing_nonfinite == 0
+             ? std::string()
+             : "; " + counted(votes.differing_nonfinite, "other that was", "others that were") +
+                   " to be NaN or infinite differ too";
+}
+
+// Named by the vote over what the values were made of.
+bool recognise_by_source(const ElementVotes& votes, const std::string& dtype, Explanation& out) {
+  struct Named {
+    const char* kind;
+    const char* title;
+  };
+  constexpr std::array<Named, k_rounding_modes> names = {{{"flushed", "Subnormals flushed to zero in "},
+                                                          {"truncated", "Truncated instead of rounded to "},
+                                                          {"ties_away", "Ties rounded away in "},
+                                                          {"rounded_up", "Rounded away from zero to "},
+                                                          {"rounded_ceiling", "Rounded upward to "},
+                                                          {"rounded_floor", "Rounded downward to "},
+                                                          {"double_rounded", "Rounded twice to "}}};
+  const RoundingVote& vote = votes.rounding;
+  if (!vote.is_wrong()) {
+    return false;
+  }
+  const auto mode = static_cast<std::size_t>(*vote.winner());
+  for (std::size_t each = 0; each < k_rounding_modes; ++each) {
+    out.votes.push_back({std::string(to_string(static_cast<RoundingMode>(each))),
+                         static_cast<double>(vote.voters - vote.objects[each]) / static_cast<double>(vote.voters)});
+  }
+  const std::string rule(to_string(*vote.winner()));
+  std::string text = "All " + grouped(vote.voters) + " values are what rounding " + rule + " makes of the source; " +
+                     grouped(vote.objects[0] + vote.flushed) + " of them are not the nearest";
+  if (mode == 0) {
+    text =
+        counted(vote.flushed, "subnormal value is", "subnormal values are") + " zero; all others are rounded " + rule;
+  }
+  name(out, names[mode].kind, names[mode].title + dtype, text + nonfinite_text(votes) + ".", Certainty::certain);
+  return true;
+}
+
 }  // namespace
 
 bool recognise_shift(const Gathered& seen, Explanation& out) {
@@ -139,33 +180,18 @@ bool recognise_shift(const Gathered& seen, Explanation& out) {
 bool recognise_rounding(const Gathered& seen, Explanation& out) {
   const ElementVotes& votes = *seen.votes;
   const std::string dtype(name_of(seen.dtype));
-  constexpr std::array titles = {"Rounded to nearest", "Truncated instead of rounded to ", "Ties rounded away in ",
-                                 "Rounded away from zero to ", "Rounded twice to "};
-  constexpr std::array kinds = {"", "truncated", "ties_away", "rounded_up", "double_rounded"};
-  if (votes.has_source) {
-    std::size_t best = 0;
-    for (std::size_t mode = 0; mode < k_rounding_modes; ++mode) {
-      out.votes.push_back({std::string(to_string(static_cast<RoundingMode>(mode))),
-                           static_cast<double>(votes.agrees[mode]) / static_cast<double>(votes.elements)});
-      best = votes.agrees[mode] > votes.agrees[best] ? mode : best;
-    }
-    if (best != 0 && votes.agrees[best] == votes.elements) {
-      name(out, kinds[best], titles[best] + dtype,
-           "All " + grouped(votes.elements) + " values are what rounding " +
-               std::string(to_string(static_cast<RoundingMode>(best))) + " makes of the source; " +
-               grouped(votes.differing) + " of them are not the nearest.",
-           Certainty::certain);
-      return true;
-    }
-    out.votes.clear();
+  if (votes.has_source && recognise_by_source(votes, dtype, out)) {
+    return true;
   }
-  if (votes.are_flushed && votes.differing > 0) {
+  const std::uint64_t differing = votes.differing - votes.differing_nonfinite;
+  if (votes.are_flushed && differing > 0) {
     name(out, "flushed", "Subnormals flushed to zero",
-         counted(votes.differing, "subnormal value is", "subnormal values are") + " zero; all others are right.",
+         counted(differing, "subnormal value is", "subnormal values are") + " zero" +
+             (votes.differing_nonfinite == 0 ? "; all others are right" : nonfinite_text(votes)) + ".",
          Certainty::certain);
     return true;
   }
-  if (!votes.has_steps || !votes.are_within_one || votes.differing < 2 || votes.are_one_value) {
+  if (!votes.has_steps || !votes.are_within_one || differing < 2 || votes.are_one_value) {
     return false;
   }
   out.votes = {{"one step toward zero", 0}, {"one step away from zero", 0}, {"equal", 0}};
@@ -174,19 +200,20 @@ bool recognise_rounding(const Gathered& seen, Explanation& out) {
   };
   out.votes[2].share = share(votes.elements - votes.differing);
   if (votes.are_toward_zero) {
-    out.votes[0].share = share(votes.differing);
+    out.votes[0].share = share(differing);
     // Of evenly spread values half are cut down. Far fewer may be the mark of something else.
-    const bool is_likely = votes.differing >= 16 && votes.differing * 5 >= votes.nonzero;
+    const bool is_likely = differing >= 16 && differing * 5 >= votes.nonzero;
     name(out, "truncated", "Truncated instead of rounded to " + dtype,
-         "Every value that differs is one step nearer to zero, " + share_text(votes.differing, votes.nonzero) +
-             " of those that are not zero: the lower bits were cut off.",
+         "Every value that differs is one step nearer to zero, " + share_text(differing, votes.nonzero) +
+             " of those that are not zero: the lower bits were cut off" + nonfinite_text(votes) + ".",
          is_likely ? Certainty::likely : Certainty::possible);
     return true;
   }
   name(out, "double_rounded", "Rounded another way to " + dtype,
-       "The values that differ, " + share_text(votes.differing, votes.nonzero) +
+       "The values that differ, " + share_text(differing, votes.nonzero) +
            " of those that are not zero, are off by one step in either direction: rounded twice, or from another "
-           "precision.",
+           "precision" +
+           nonfinite_text(votes) + ".",
        Certainty::possible);
   out.votes[0].share = share(votes.steps[1] + votes.steps[3]);
   out.votes.erase(out.votes.begin() + 1);
@@ -231,7 +258,8 @@ bool recognise_values(const Gathered& seen, Explanation& out) {
          "One value stands " + extent_text(votes) + ": a fill that nothing replaced.", Certainty::likely);
     return true;
   }
-  if (votes.ratio.holds && votes.ratio.has_value && votes.differing > 1 && std::fabs(votes.ratio.value - 1) > 2 * votes.ratio_tolerance) {
+  if (votes.ratio.holds && votes.ratio.has_value && votes.differing > 1 &&
+      std::fabs(votes.ratio.value - 1) > 2 * votes.ratio_tolerance) {
     draw_fit("actual over expected", votes.ratio.value, out);
     name(out, "ratio", "Wrong scale: ratio " + ratio_text(votes.ratio.value),
          "Actual over expected is " + ratio_text(votes.ratio.value) + ' ' + extent_text(votes) + ".",

@@ -48,61 +48,7 @@ double ratio_tolerance_of(DType dtype) {
   }
 }
 
-// Smallest normal magnitude of an ordinary float.
-double least_normal(DType dtype) { return dtype == DType::f16 ? 0x1p-14 : dtype == DType::f64 ? 0x1p-1022 : 0x1p-126; }
-
-float float_at(DType dtype, std::uint16_t bits) {
-  std::array<std::byte, 2> run{};
-  std::memcpy(run.data(), &bits, 2);
-  return static_cast<float>(number_at(dtype, run, 0));
-}
-
-std::uint16_t nearest_even(float value, DType dtype) {
-  std::array<std::byte, 4> from{};
-  std::array<std::byte, 2> to{};
-  std::memcpy(from.data(), &value, 4);
-  cast_elements(DType::f32, from, dtype, to);
-  std::uint16_t bits = 0;
-  std::memcpy(&bits, to.data(), 2);
-  return bits;
-}
-
 }  // namespace
-
-std::string_view to_string(RoundingMode mode) {
-  constexpr std::array<std::string_view, k_rounding_modes> names = {"nearest, ties to even", "toward zero (truncated)",
-                                                                    "nearest, ties away", "away from zero",
-                                                                    "twice (through the other 16-bit float)"};
-  return names[static_cast<std::size_t>(mode)];
-}
-
-std::uint16_t round_to(float value, DType dtype, RoundingMode mode) {
-  const std::uint16_t even = nearest_even(value, dtype);
-  if (mode == RoundingMode::nearest_even || !std::isfinite(value)) {
-    return even;
-  }
-  if (mode == RoundingMode::twice) {
-    const DType other = dtype == DType::bf16 ? DType::f16 : DType::bf16;
-    return nearest_even(float_at(other, nearest_even(value, other)), dtype);
-  }
-  const double size = std::fabs(static_cast<double>(value));
-  const double rounded = std::fabs(static_cast<double>(float_at(dtype, even)));
-  if (size == rounded) {
-    return even;
-  }
-  // Neighbouring magnitudes are neighbouring bit patterns.
-  const auto below = static_cast<std::uint16_t>(rounded > size ? even - 1 : even);
-  const auto above = static_cast<std::uint16_t>(below + 1);
-  if (mode == RoundingMode::toward_zero) {
-    return below;
-  }
-  if (mode == RoundingMode::upward) {
-    return above;
-  }
-  const double low = std::fabs(static_cast<double>(float_at(dtype, below)));
-  const double high = std::fabs(static_cast<double>(float_at(dtype, above)));
-  return size - low == high - size ? above : even;
-}
 
 void ConstantFit::add_ratio(double expected, double actual, double tolerance) {
   if (!holds) {
@@ -185,7 +131,9 @@ void ElementVotes::add(std::uint64_t begin, std::span<const std::byte> expected,
     const bool counts = x != 0 && std::isfinite(x);
     nonzero += counts ? 1U : 0U;
     if (votes_on_source) {
-      note_rounding(source, i, a);
+      float value = 0;
+      std::memcpy(&value, source.data() + i * 4, 4);
+      rounding.add(value, static_cast<std::uint16_t>(a), dtype_);
     }
     if (e == a) {
       ++steps[2];
@@ -203,18 +151,12 @@ void ElementVotes::add(std::uint64_t begin, std::span<const std::byte> expected,
     if (has_steps) {
       const std::int64_t distance = ordered_position(dtype_, actual, i) - ordered_position(dtype_, expected, i);
       ++steps[static_cast<std::size_t>(std::clamp<std::int64_t>(distance, -2, 2) + 2)];
-      const bool is_one = (distance == 1 || distance == -1) && std::isfinite(x) && std::isfinite(y);
-      are_within_one = are_within_one && is_one;
-      are_toward_zero = are_toward_zero && is_one && std::fabs(y) < std::fabs(x);
+      const bool is_one = (distance == 1 || distance == -1) && std::isfinite(y);
+      if (std::isfinite(x)) {
+        are_within_one = are_within_one && is_one;
+        are_toward_zero = are_toward_zero && is_one && std::fabs(y) < std::fabs(x);
+      }
     }
-  }
-}
-
-void ElementVotes::note_rounding(std::span<const std::byte> source, std::size_t i, std::uint64_t actual) {
-  float value = 0;
-  std::memcpy(&value, source.data() + i * 4, 4);
-  for (std::size_t mode = 0; mode < k_rounding_modes; ++mode) {
-    agrees[mode] += round_to(value, dtype_, static_cast<RoundingMode>(mode)) == actual ? 1U : 0U;
   }
 }
 
@@ -231,7 +173,11 @@ void ElementVotes::note_difference(std::uint64_t index, std::uint64_t expected, 
     are_zeros = are_zeros && y == 0;
     are_negated = are_negated && x != 0 && y == -x;
     are_canonical_nan = are_canonical_nan && std::isnan(x) && std::isnan(y);
-    are_flushed = are_flushed && has_steps && y == 0 && x != 0 && std::fabs(x) < least_normal(dtype_);
+    if (std::isfinite(x)) {
+      are_flushed = are_flushed && has_steps && y == 0 && x != 0 && std::fabs(x) < least_normal(dtype_);
+    } else {
+      ++differing_nonfinite;
+    }
     ratio.add_ratio(x, y, ratio_tolerance);
     offset.add_offset(x, y);
     if (!row_ratio.empty()) {

@@ -11,15 +11,9 @@
 
 #include "reports/finding.hpp"
 #include "suites/explanations/line_digests.hpp"
+#include "suites/explanations/rounding.hpp"
 
 namespace weightproof::suites {
-
-/// How a value may have been rounded to a narrower float.
-enum class RoundingMode : std::uint8_t { nearest_even, toward_zero, ties_away, upward, twice };
-inline constexpr std::size_t k_rounding_modes = 5;
-std::string_view to_string(RoundingMode mode);
-/// Bits of `value` in F16 or BF16 under a mode. `twice` goes through the other of the two first.
-std::uint16_t round_to(float value, DType dtype, RoundingMode mode);
 
 /// One number that holds for all elements seen, as far as it does.
 struct ConstantFit {
@@ -45,26 +39,29 @@ class ElementVotes {
   std::optional<std::uint64_t> first;   ///< index of the first difference
   std::uint64_t first_expected = 0, first_actual = 0, first_source = 0;  ///< bits at `first`
   std::uint64_t last = 0;                                                ///< index of the last difference
+  /// Differing elements that were to be NaN or infinite: nothing about rounding is asked of them.
+  std::uint64_t differing_nonfinite = 0;
 
   // True while it holds of every element that differs.
   bool are_bytes_reversed = true;
   bool are_zeros = true;          ///< actual is zero
   bool are_negated = true;        ///< the sign bit alone
   bool are_one_bit = true;        ///< exactly one bit
-  bool are_flushed = true;        ///< subnormal expected, zero found
-  bool are_toward_zero = true;    ///< one step smaller in magnitude
-  bool are_within_one = true;     ///< one step either way
   bool are_canonical_nan = true;  ///< NaN on both sides
   bool are_one_value = true;      ///< all actual bits equal
   std::uint64_t one_value = 0;
-  ConstantFit ratio, offset;  ///< of the elements that differ
+  // The same of those that were to be numbers.
+  bool are_flushed = true;      ///< subnormal expected, zero found
+  bool are_toward_zero = true;  ///< one step smaller in magnitude
+  bool are_within_one = true;   ///< one step either way
+  ConstantFit ratio, offset;    ///< of the elements that differ
   double ratio_tolerance = 0;
   std::vector<ConstantFit> row_ratio, column_ratio;  ///< of each row and column over all leads together; may be empty
 
-  std::array<std::uint64_t, 5> steps{};                  ///< -2 and below, -1, 0, 1, 2 and above: in steps of the dtype
-  bool has_steps = false;                                ///< ordinary float
-  std::array<std::uint64_t, k_rounding_modes> agrees{};  ///< elements that each mode would have given; with a source
+  std::array<std::uint64_t, 5> steps{};  ///< -2 and below, -1, 0, 1, 2 and above: in steps of the dtype
+  bool has_steps = false;                ///< ordinary float
   bool has_source = false;
+  RoundingVote rounding;  ///< with a source
 
   /// Shares of at most 16 x 32 bins, or of one cell for each lead where there are several.
   reports::WhereMap where() const;
@@ -75,7 +72,6 @@ class ElementVotes {
  private:
   void note_difference(std::uint64_t index, std::uint64_t expected, std::uint64_t actual, double x, double y);
   void note_place(std::uint64_t index);
-  void note_rounding(std::span<const std::byte> source, std::size_t i, std::uint64_t actual);
   DType dtype_;
   unsigned width_;
   MatrixView view_;

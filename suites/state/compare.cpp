@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
+#include "suites/explanations/rounding.hpp"
 #include "suites/state/digests.hpp"
 #include "suites/state/elements.hpp"
 #include "suites/support/text.hpp"
@@ -43,7 +45,6 @@ struct Recognition {
   bool is_negated = true;
   bool is_zero_b = true;
   bool is_swapped = true;
-  bool is_truncated = true;
   bool is_rounded = true;  // what a cast to the other dtype gives
   std::uint64_t seen = 0;
 
@@ -65,21 +66,19 @@ struct Recognition {
     }
   }
 
-  std::string text() const {
+  /// `second`: what the second side is called.
+  std::string text(const std::string& second) const {
     if (seen == 0) {
       return {};
     }
     if (is_zero_b) {
-      return "the second side is all zeros";
+      return second + " holds zeros alone";
     }
     if (is_swapped) {
       return "the bytes of each element are reversed";
     }
     if (is_rounded) {
       return "rounded to nearest, as a cast to that dtype does";
-    }
-    if (is_truncated) {
-      return "truncated instead of rounded";
     }
     if (is_negated) {
       return "every value has the other sign";
@@ -140,31 +139,26 @@ bool is_byte_swapped(std::span<const std::byte> a, std::span<const std::byte> b,
   return width > 1;
 }
 
-// BF16 that is the upper half of the F32 it came from, where rounding would have given the next one.
-bool fits_truncation(const StateTensor& left, std::span<const std::byte> a, const StateTensor& right,
-                     std::span<const std::byte> b, std::size_t index, bool& is_rounded_up) {
-  if (left.dtype != DType::f32 || right.dtype != DType::bf16) {
-    return false;
-  }
-  std::uint16_t upper = 0;
-  std::uint16_t lower = 0;
-  std::uint16_t found = 0;
-  std::memcpy(&lower, a.data() + index * 4, 2);
-  std::memcpy(&upper, a.data() + index * 4 + 2, 2);
-  std::memcpy(&found, b.data() + index * 2, 2);
-  is_rounded_up = lower > 0x8000U;
-  return upper == found;
+// Whether roundings may carry one value to the other. A directed rounding, the widest, stays within one step: BF16 has
+// a mantissa of 8 bits, so its step is at most 2^-7 of the value; F16 has 11, and 2^-10, but what ends in F16 may have
+// gone through BF16, whose 8 bits it then holds as they are: 2^-7 is the bound of both, and of F32 that was narrow in
+// between. Below 2^-14 the step of F16 shrinks no further: 2^-24 for whatever ends there or went through it. Which side
+// was rounded is not known, so the larger of the two values counts.
+bool is_rounding(double x, double y) {
+  return std::abs(x - y) <= std::max(std::abs(x), std::abs(y)) * 0x1p-7 + 0x1p-24;
 }
 
-// How far a rounding to either dtype may carry a value, and how small one may be that is flushed.
-double rounding_gap(DType a, DType b, double size) {
-  double relative = 0;
-  double least = 0;
-  for (const DType dtype : {a, b}) {
-    relative = std::max(relative, dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-10 : 0x1p-23);
-    least = std::max(least, dtype == DType::f16 ? 0x1p-14 : 0x1p-126);
-  }
-  return size * relative + least;
+// Subnormal in either dtype: what is flushed to zero where subnormals are not computed with.
+bool is_subnormal(DType a, DType b, double x) {
+  return x != 0 && std::abs(x) < std::max(least_normal(a), least_normal(b));
+}
+
+// The largest number of an ordinary float.
+double largest_number(DType dtype) {
+  return dtype == DType::f16    ? 65504.0
+         : dtype == DType::bf16 ? 0x1.FEp127
+         : dtype == DType::f32  ? 0x1.FFFFFEp127
+                                : std::numeric_limits<double>::max();
 }
 
 class Comparison {
@@ -201,8 +195,7 @@ class Comparison {
       out_.equality = Equality::within;
     } else {
       out_.equality = Equality::different;
-      recognition_.is_truncated = recognition_.is_truncated && truncated_ > 0;
-      out_.explanation = is_transposed(a_, left_, b_, right_) ? "transposed" : recognition_.text();
+      out_.explanation = is_transposed(a_, left_, b_, right_) ? "transposed" : recognition_.text(b_.called());
     }
     return out_;
   }
@@ -241,13 +234,14 @@ class Comparison {
     }
     if (has_equal_windows_) {
       // Nothing that holds "everywhere" can hold where windows are equal.
-      recognition_.is_swapped = recognition_.is_truncated = recognition_.is_rounded = recognition_.is_negated =
-          recognition_.is_ratio = recognition_.is_offset = false;
+      recognition_.is_swapped = recognition_.is_rounded = recognition_.is_negated = recognition_.is_ratio =
+          recognition_.is_offset = false;
       recognition_.is_zero_b = false;
     }
   }
 
-  void note_fate(double x, double y, std::uint64_t index) {
+  // `nearest`: what a cast of x to the second side's dtype gives.
+  void note_fate(double x, double y, double nearest, std::uint64_t index) {
     const auto note = [index](ValueFates::Fate& fate) {
       fate.first = fate.count == 0 ? index : fate.first;
       ++fate.count;
@@ -259,12 +253,22 @@ class Comparison {
       note(fates.zero);
     } else if (std::isinf(y)) {
       note(fates.overflow);
-    } else if (!(std::abs(x - y) <= rounding_gap(left_.dtype, right_.dtype, std::abs(x)))) {
-      fates.is_elsewhere = true;
+    } else if (y == 0 && is_subnormal(left_.dtype, right_.dtype, x)) {
+      if (nearest != 0) {
+        note(fates.flushed);
+      }
+    } else if (is_ordinary_float(right_.dtype) && std::abs(x) > largest_number(right_.dtype) &&
+               std::abs(y) == largest_number(right_.dtype) && std::signbit(x) == std::signbit(y)) {
+      if (std::isinf(nearest)) {
+        note(fates.saturated);
+      }
+    } else if (!is_rounding(x, y)) {
+      ++fates.far;
     }
   }
 
   void note_cast(std::span<const std::byte> a, std::span<const std::byte> b, bool has_same_dtype) {
+    cast_.clear();
     if (has_same_dtype || !is_ordinary_float(left_.dtype) || !is_ordinary_float(right_.dtype)) {
       recognition_.is_rounded = false;
       return;
@@ -277,7 +281,7 @@ class Comparison {
   void compare_bytes(std::span<const std::byte> a, std::span<const std::byte> b, std::uint64_t at, unsigned bits) {
     const std::size_t width = std::max<std::size_t>(1, bits / 8);
     const std::uint64_t per_unit = bits < 8 ? 8 / bits : 1;
-    recognition_.is_swapped = recognition_.is_truncated = recognition_.is_rounded = false;
+    recognition_.is_swapped = recognition_.is_rounded = false;
     for (std::size_t i = 0; i < a.size() / width; ++i) {
       if (std::memcmp(a.data() + i * width, b.data() + i * width, width) == 0) {
         continue;
@@ -299,15 +303,8 @@ class Comparison {
     recognition_.add(x, y);
     const std::size_t width = bits_of(left_.dtype) / 8;
     const bool has_same_bytes = has_same_dtype && std::memcmp(a.data() + i * width, b.data() + i * width, width) == 0;
-    if (has_same_dtype) {
-      recognition_.is_swapped = recognition_.is_swapped && is_byte_swapped(a, b, i, width);
-      recognition_.is_truncated = false;
-    } else {
-      recognition_.is_swapped = false;
-      bool would_round_up = false;
-      recognition_.is_truncated = recognition_.is_truncated && fits_truncation(left_, a, right_, b, i, would_round_up);
-      truncated_ += would_round_up ? 1U : 0U;
-    }
+    recognition_.is_swapped = recognition_.is_swapped && has_same_dtype && is_byte_swapped(a, b, i, width);
+    out_.fates.silent += !std::isfinite(x) || (x == 0 && y == 0) ? 1U : 0U;
     if (has_same_bytes || (!has_same_dtype && same_value(x, y))) {
       if (out_.ulps) {
         out_.ulps->add(0);
@@ -315,7 +312,7 @@ class Comparison {
       return;
     }
     ++out_.differing;
-    note_fate(x, y, index);
+    note_fate(x, y, cast_.empty() ? x : number_at(right_.dtype, cast_, i), index);
     const double gap = std::abs(x - y);
     const double size = std::abs(x);
     if (std::isfinite(gap)) {
@@ -362,7 +359,6 @@ class Comparison {
   Recognition recognition_;
   std::vector<std::byte> cast_;
   std::uint64_t beyond_ = 0;
-  std::uint64_t truncated_ = 0;
   bool has_equal_windows_ = false;
 };
 

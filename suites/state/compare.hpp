@@ -28,17 +28,23 @@ enum class Equality : std::uint8_t {
 };
 std::string_view to_string(Equality equality);
 
-/// What became of values that a conversion may not lose. Meaningful where everything else that differs is what some
-/// rounding gives: `is_elsewhere` says that it is not.
+/// What became of values that a conversion may not lose. Meaningful where the elements are what some rounding gives of
+/// those of the first side: are_elsewhere() says that they are not, as of another tensor, or of the same in another
+/// order.
 struct ValueFates {
   struct Fate {
     std::uint64_t count = 0;
     std::uint64_t first = 0;  ///< row-major index of the first
   };
-  Fate nan;       ///< NaN that is none, infinity that is none or has the other sign; in one dtype also another NaN
-  Fate zero;      ///< zero with the other sign
-  Fate overflow;  ///< finite, and infinite on the second side
-  bool is_elsewhere = false;
+  Fate nan;        ///< NaN that is none, infinity that is none or has the other sign; in one dtype also another NaN
+  Fate zero;       ///< zero with the other sign
+  Fate overflow;   ///< finite, and infinite on the second side
+  Fate flushed;    ///< subnormal in either dtype, zero on the second side, and to nearest it would be none
+  Fate saturated;  ///< beyond the largest number of the second side's dtype, and that number
+  std::uint64_t far = 0;     ///< elements to which no rounding leads
+  std::uint64_t silent = 0;  ///< elements of the first side that say nothing of where they went: zero, NaN, infinity
+  /// By the majority of those that say it: one damaged element hides nothing.
+  bool are_elsewhere(std::uint64_t elements) const { return far > 0 && 2 * far > elements - silent; }
 };
 
 struct TensorDifference {

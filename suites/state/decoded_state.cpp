@@ -81,7 +81,7 @@ void fill_with_ones(DType dtype, std::span<std::byte> target) {
 }  // namespace
 
 DecodedState::DecodedState(const storage::Checkpoint& checkpoint, const StateOptions& options)
-    : checkpoint_(checkpoint), files_(checkpoint.shards.size()) {
+    : checkpoint_(checkpoint), called_(options.called), files_(checkpoint.shards.size()) {
   const Catalog& catalog = checkpoint.catalog;
   if (!catalog.is_described()) {
     ErrorFacts facts;

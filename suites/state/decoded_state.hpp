@@ -40,6 +40,8 @@ struct StateOptions {
   bool has_codec_shapes = false;
   /// Says which tensors keep F32; null: nobody knows.
   const Schema* schema = nullptr;
+  /// What texts about two states call this one: "the base".
+  std::string called = "the checkpoint";
 };
 
 class DecodedState {
@@ -60,6 +62,7 @@ class DecodedState {
   /// Null where there is none.
   const StateTensor* find(std::string_view key) const;
   std::uint64_t bytes() const { return bytes_; }
+  const std::string& called() const { return called_; }
   /// Schemes that are decoded, sorted; empty: nothing is.
   std::vector<std::string> schemes() const;
 
@@ -82,6 +85,7 @@ class DecodedState {
   std::vector<std::byte> decode_box(const StateTensor& tensor, const Box& box) const;
 
   const storage::Checkpoint& checkpoint_;
+  std::string called_;
   std::vector<StateTensor> tensors_;
   std::vector<std::pair<std::string_view, std::uint32_t>> by_key_;
   std::uint64_t bytes_ = 0;

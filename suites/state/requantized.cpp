@@ -227,8 +227,17 @@ std::pair<std::vector<std::byte>, std::vector<std::byte>> RequantizedSource::qua
       append(scale);
     }
   }
+  const Matrix matrix = matrix_of(tensor);
+  const std::uint64_t step = band_rows(matrix);
+  const std::uint64_t bands = blocks(matrix.rows, step);
   const std::lock_guard lock(mutex_);
-  statistics_.add(statistics);
+  std::vector<bool>& counted = counted_[&tensor];
+  counted.resize(static_cast<std::size_t>(matrix.leads * bands));
+  const auto band_index = static_cast<std::size_t>(lead * bands + first / step);
+  if (!counted[band_index]) {
+    counted[band_index] = true;
+    statistics_.add(statistics);
+  }
   return {std::move(codes), std::move(scales)};
 }
 
@@ -272,9 +281,9 @@ void RequantizedSource::read(std::size_t index, std::uint64_t offset, std::span<
   }
 }
 
-double RequantizedSource::error_max() const {
+codec::FreshStatistics RequantizedSource::statistics() const {
   const std::lock_guard lock(mutex_);
-  return statistics_.error_max;
+  return statistics_;
 }
 
 std::string RequantizedSource::config_text() const {

@@ -30,8 +30,8 @@ class RequantizedSource final : public save::ExportSource {
   /// Modules of matrices that stay as they are, sorted.
   const std::vector<std::string>& left_alone() const { return left_alone_; }
   std::uint64_t elements() const { return elements_; }
-  /// Largest error so far, in halves of the step between codes.
-  double error_max() const;
+  /// Of what was read so far: every element once, however often and in however many pieces it was read.
+  codec::FreshStatistics statistics() const;
   /// The text of quantization_config, a JSON object.
   std::string config_text() const;
 
@@ -68,6 +68,7 @@ class RequantizedSource final : public save::ExportSource {
   std::uint64_t elements_ = 0;
   mutable std::mutex mutex_;
   std::map<std::pair<const StateTensor*, std::uint64_t>, float> tensor_scales_;
+  std::map<const StateTensor*, std::vector<bool>> counted_;  ///< bands that are in statistics_
   codec::FreshStatistics statistics_;
 };
 

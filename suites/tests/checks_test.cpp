@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Single checks, each on a planted fault that it names and on a clean twin about which it says nothing.
-#include <bit>
-#include <limits>
 #include <map>
 
 #include "fixtures/generate.hpp"
 #include "loader/exec/engine.hpp"
-#include "suites/explanations/votes.hpp"
 #include "suites/tests/checks_testing.hpp"
 
 namespace weightproof::suites::test {
@@ -51,86 +48,6 @@ TEST(VocabularyRows, PaddingAndLostWordsAreListed) {
   const reports::Report report = judged(wide);
   EXPECT_EQ(record_of(report, "layout.vocab_pad").status, Status::pass);
   EXPECT_EQ(record_of(report, "keys.shape").status, Status::fail);
-}
-
-// ---- conversions, seen beside the source ----
-
-// The record of one check where one matrix holds `before` in the base and `after` in what is verified.
-reports::CheckRecord converted(const char* id, const Numbers& before, const std::string& before_dtype,
-                               const Numbers& after, const std::string& after_dtype) {
-  const TemporaryDirectory base;
-  const TemporaryDirectory directory;
-  VerifyOptions options;
-  options.against = Literal(llama_config()).set(k_query, before, before_dtype).write(base).string();
-  const auto path = Literal(llama_config()).set(k_query, after, after_dtype).write(directory);
-  return record_of(verify(path, options), id);
-}
-
-void expect_named(const reports::CheckRecord& record) {
-  EXPECT_EQ(record.status, Status::fail) << record.message << record.reason;
-  EXPECT_EQ(record.subjects, Names{k_query}) << record.message;
-}
-
-TEST(Conversions, RoundingIsToNearestEvenOnce) {
-  const Numbers exact = {1.0077, -2.0155, 3.0235, 4.031};  // each nearer to the BF16 value that is larger
-  const auto rounded = [&](RoundingMode mode) {
-    Numbers out;
-    for (const double value : exact) {
-      const std::uint32_t bits = std::uint32_t{round_to(static_cast<float>(value), DType::bf16, mode)} << 16U;
-      out.push_back(static_cast<double>(std::bit_cast<float>(bits)));
-    }
-    return out;
-  };
-  const auto judge = [&](const Numbers& after) { return converted("value.rounding", exact, "F32", after, "BF16"); };
-  EXPECT_EQ(judge(rounded(RoundingMode::nearest_even)).status, Status::pass);
-  ASSERT_NE(rounded(RoundingMode::toward_zero), rounded(RoundingMode::nearest_even));
-  expect_named(judge(rounded(RoundingMode::toward_zero)));
-  // A tensor that holds something else was not rounded wrongly.
-  EXPECT_EQ(judge({9, 8, 7, 6}).status, Status::pass);
-}
-
-TEST(Conversions, NanAndInfinityStay) {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const double inf = std::numeric_limits<double>::infinity();
-  const auto judge = [&](const Numbers& after) {
-    return converted("value.nan_lost", {nan, 1, -inf, 2}, "F32", after, "BF16");
-  };
-  EXPECT_EQ(judge({nan, 1, -inf, 2}).status, Status::pass);
-  expect_named(judge({0, 1, -inf, 2}));
-  expect_named(judge({nan, 1, inf, 2}));
-  expect_named(judge({nan, 1, -3e38, 2}));
-  EXPECT_EQ(judge({0, 5, 6, 7}).status, Status::pass) << "nothing of it is a conversion of the base";
-}
-
-TEST(Conversions, ZeroKeepsItsSign) {
-  const auto judge = [](const Numbers& after) {
-    return converted("value.signed_zero", {-0.0, 1, 0, 2}, "F32", after, "BF16");
-  };
-  EXPECT_EQ(judge({-0.0, 1, 0, 2}).status, Status::pass);
-  const reports::CheckRecord record = judge({0, 1, 0, 2});
-  expect_named(record);
-  EXPECT_NE(record.message.find("[0,0]"), std::string::npos) << record.message;
-  expect_named(judge({-0.0, 1, -0.0, 2}));
-}
-
-TEST(Conversions, NothingFiniteBecomesInfinite) {
-  const double inf = std::numeric_limits<double>::infinity();
-  const double largest = 3.3895313892515355e38;  // of BF16
-  const auto judge = [](const Numbers& before, const Numbers& after) {
-    return converted("value.overflow", before, "F32", after, "BF16");
-  };
-  EXPECT_EQ(judge({largest, 1, 2, 3}, {largest, 1, 2, 3}).status, Status::pass);
-  EXPECT_EQ(judge({inf, 1, 2, 3}, {inf, 1, 2, 3}).status, Status::pass);
-  expect_named(judge({3.4e38, 1, 2, 3}, {inf, 1, 2, 3}));
-}
-
-TEST(Conversions, AreSkippedWithoutABase) {
-  const TemporaryDirectory directory;
-  const reports::Report report = judged(Literal(llama_config()).write(directory));
-  for (const char* id : {"value.rounding", "value.nan_lost", "value.signed_zero", "value.overflow"}) {
-    EXPECT_EQ(record_of(report, id).status, Status::skip) << id;
-    EXPECT_NE(record_of(report, id).reason.find("--against"), std::string::npos) << id;
-  }
 }
 
 // ---- loads ----

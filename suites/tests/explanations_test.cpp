@@ -12,7 +12,7 @@
 #include <set>
 
 #include "suites/explanations/order.hpp"
-#include "suites/explanations/votes.hpp"
+#include "suites/explanations/rounding.hpp"
 #include "suites/state/elements.hpp"
 
 namespace weightproof::suites {
@@ -278,10 +278,9 @@ void plantRoundingWithItsSourceIsCertain() {
   const struct {
     RoundingMode mode;
     const char* kind;
-  } cases[] = {{RoundingMode::toward_zero, "truncated"},
-               {RoundingMode::ties_away, "ties_away"},
-               {RoundingMode::upward, "rounded_up"},
-               {RoundingMode::twice, "double_rounded"}};
+  } cases[] = {{RoundingMode::toward_zero, "truncated"},     {RoundingMode::ties_away, "ties_away"},
+               {RoundingMode::away_from_zero, "rounded_up"}, {RoundingMode::up, "rounded_ceiling"},
+               {RoundingMode::down, "rounded_floor"},        {RoundingMode::twice, "double_rounded"}};
   for (const auto& row : cases) {
     std::vector<std::uint16_t> rounded;
     for (const float value : values) {
@@ -296,6 +295,16 @@ void plantRoundingWithItsSourceIsCertain() {
   EXPECT_EQ(round_to(1.00390625F, DType::bf16, RoundingMode::nearest_even), 0x3F80);
   EXPECT_EQ(round_to(1.00390625F, DType::bf16, RoundingMode::ties_away), 0x3F81);
   EXPECT_EQ(round_to(-1.0078F, DType::bf16, RoundingMode::toward_zero), 0xBF80);
+  EXPECT_EQ(round_to(-1.0001F, DType::bf16, RoundingMode::away_from_zero), 0xBF81);
+  EXPECT_EQ(round_to(-1.0001F, DType::bf16, RoundingMode::up), 0xBF80);
+  EXPECT_EQ(round_to(-1.0001F, DType::bf16, RoundingMode::down), 0xBF81);
+  // The end of the range: 65520 is halfway between the largest number and what would follow it.
+  EXPECT_EQ(round_to(65519.0F, DType::f16, RoundingMode::nearest_even), 0x7BFF);
+  EXPECT_EQ(round_to(65520.0F, DType::f16, RoundingMode::nearest_even), 0x7C00);
+  EXPECT_EQ(round_to(65519.0F, DType::f16, RoundingMode::ties_away), 0x7BFF);
+  EXPECT_EQ(round_to(65520.0F, DType::f16, RoundingMode::ties_away), 0x7C00);
+  EXPECT_EQ(round_to(1e30F, DType::f16, RoundingMode::toward_zero), 0x7BFF);
+  EXPECT_EQ(round_to(-65505.0F, DType::f16, RoundingMode::up), 0xFBFF);
 }
 
 void plantRoundingWithoutItsSourceIsLikely() {

@@ -199,6 +199,31 @@ TEST(JudgeQuantized, OurOwnExportKeepsCodes) {
   EXPECT_EQ(report.timing.cases.size(), 40U);
 }
 
+// What a loader of somebody else's kind cannot decode it refuses; a wrong answer would be worse than none.
+TEST(JudgeQuantized, TheNumpyLoaderAnswersRightlyOrNotAtAll) {
+  NEEDS_NUMPY
+  const reports::Report report = judged({"/usr/bin/python3", k_subjects + "numpy_reader.py"}, {"quantized/*"});
+  EXPECT_EQ(report.timing.cases.size(), 80U);
+  std::set<std::string> answered;
+  for (const CheckRecord& record : report.checks) {
+    EXPECT_TRUE(record.status == Status::pass || record.status == Status::skip)
+        << record.case_name << ' ' << record.id << ' ' << record.message << record.reason;
+    if (record.status == Status::pass && record.id == "value.exact") {
+      answered.insert(record.case_name);
+    }
+    if (record.status == Status::skip && record.id == "value.exact") {
+      EXPECT_TRUE(record.reason.starts_with("not supported by the subject: ")) << record.case_name << record.reason;
+    }
+  }
+  for (const char* name :
+       {"fp8_block_f32", "fp8_tensor_e4m3fnuz", "fp8_tensor_e5m2fnuz", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp4_blocks"}) {
+    for (const char* wanted : {"/state/stored", "/export/stored"}) {
+      EXPECT_EQ(answered.count("quantized/" + std::string(name) + wanted), 1U) << name << wanted;
+    }
+  }
+  EXPECT_EQ(answered.count("quantized/modelopt_w4/state/stored"), 0U);
+}
+
 TEST(JudgeQuantized, ASubjectWithAWrongScaleIsNamed) {
   const reports::Report report = judged(before("wrong/scale_doubled.py", own_subject()), {"quantized/*/state/*"});
   EXPECT_EQ(report.timing.cases.size(), 40U);

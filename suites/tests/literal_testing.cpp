@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "fixtures/writer.hpp"
+#include "loader/codec/scalar.hpp"
 #include "suites/mutants/mapping_operators.hpp"
 #include "suites/state/elements.hpp"
 
@@ -14,8 +15,8 @@ std::vector<std::byte> encoded(const std::string& dtype, const Numbers& values) 
   std::vector<std::byte> out;
   for (const double value : values) {
     const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    const std::uint32_t low = dtype == "BF16" ? bits >> 16U : bits;
-    for (unsigned byte = 0; byte < (dtype == "BF16" ? 2U : 4U); ++byte) {
+    const std::uint32_t low = dtype == "BF16" ? bits >> 16U : dtype == "F16" ? codec::f32_bits_to_f16(bits) : bits;
+    for (unsigned byte = 0; byte < (dtype == "BF16" || dtype == "F16" ? 2U : 4U); ++byte) {
       out.push_back(static_cast<std::byte>(low >> (8U * byte)));
     }
   }

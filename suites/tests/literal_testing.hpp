@@ -21,7 +21,7 @@ namespace weightproof::suites::test {
 using Numbers = std::vector<double>;
 using Codes = std::vector<std::uint8_t>;
 
-/// Little-endian BF16 (the upper half of F32) or F32.
+/// Little-endian BF16 (the upper half of F32), F16 or F32.
 std::vector<std::byte> encoded(const std::string& dtype, const Numbers& values);
 
 /// A whole checkpoint of a config in which only the tensors that are named hold something. Names are those of the

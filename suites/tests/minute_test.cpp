@@ -10,7 +10,7 @@
 #include "loader/storage/checkpoint.hpp"
 #include "reports/emit.hpp"
 #include "reports/json.hpp"
-#include "suites/explanations/votes.hpp"
+#include "suites/explanations/rounding.hpp"
 #include "suites/mutants/mutant.hpp"
 #include "suites/tests/support.hpp"
 

@@ -173,16 +173,27 @@ TEST(Roundings, AreToldApart) {
     const bool is_exact = (bits & 0xffffU) == 0;
     return static_cast<std::uint16_t>((bits >> 16U) + (is_exact || bits >> 31U != 0 ? 0U : 1U));
   };
-  const std::vector<std::pair<std::uint16_t (*)(std::uint32_t), std::string>> cases = {
-      {even, "to nearest, ties to even"},
-      {away, "to nearest, ties away from zero"},
-      {zero, "toward zero"},
-      {up, "upward"}};
-  for (const auto& [narrow, name] : cases) {
+  // To the 11 bits of F16 first: these values are normal there.
+  const auto twice = [](std::uint32_t bits) {
+    bits = (bits + 0xfffU + ((bits >> 13U) & 1U)) & ~0x1fffU;
+    return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
+  };
+  const std::vector<std::pair<std::uint16_t (*)(std::uint32_t), RoundingMode>> cases = {
+      {even, RoundingMode::nearest_even},
+      {away, RoundingMode::ties_away},
+      {zero, RoundingMode::toward_zero},
+      {up, RoundingMode::up},
+      {twice, RoundingMode::twice}};
+  for (const auto& [narrow, mode] : cases) {
+    const std::string name(to_string(mode));
     const TensorDifference row = narrowed_by(directory, narrow);
     ASSERT_TRUE(row.rounding) << name;
-    EXPECT_EQ(row.rounding->winner(), name);
+    EXPECT_EQ(row.rounding->winner(), mode) << name;
     EXPECT_GT(row.rounding->decisive, 3000U);
+    EXPECT_FALSE(row.rounding->is_first_rounded);
+    if (mode != RoundingMode::nearest_even) {
+      EXPECT_EQ(row.explanation, "rounded " + name);
+    }
   }
 }
 
@@ -333,6 +344,45 @@ TEST(Export, KeepsCodesAndScalesByteForByte) {
           << row.name << " " << entry.key;
     }
   }
+}
+
+// One matrix of two groups under a scale of 1: codes reach 6, so 6.5 is half of a half step beyond them and 7.9 is 1.9.
+TEST(Export, CountsWhatLiesBeyondTheLargestCode) {
+  const TemporaryDirectory directory;
+  const auto exported = [&](const std::vector<std::pair<std::size_t, std::uint16_t>>& planted, const char* format) {
+    std::string data(64 * 2, '\0');
+    for (const auto& [at, bits] : planted) {
+      std::memcpy(data.data() + 2 * at, &bits, 2);
+    }
+    write_safetensors(
+        directory / "a.safetensors",
+        R"({"model.layers.0.mlp.down_proj.weight":{"dtype":"BF16","shape":[2,32],"data_offsets":[0,128]}})", data);
+    const std::filesystem::path out = directory / "out.safetensors";
+    std::filesystem::remove(out);
+    const ProcessResult result = run_tool(
+        {"export", (directory / "a.safetensors").string(), "--quantize", "mxfp4", "--out", out.string(), format});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  const std::uint16_t six = 0x40c0;
+  const std::uint16_t beyond = 0x40d0;   // 6.5
+  const std::uint16_t outlier = 0xc0fd;  // -7.90625
+  const ConfigValue document =
+      ConfigValue::parse(exported({{3, six}, {5, beyond}, {40, outlier}, {41, six}}, "--json"), "stdout");
+  EXPECT_EQ(document.find("quantized.elements")->as_integer(), 64);
+  EXPECT_EQ(document.find("quantized.saturated")->as_integer(), 2);
+  EXPECT_EQ(document.find("quantized.outside_half_step")->as_integer(), 1);
+  EXPECT_EQ(document.find("quantized.saturated_error_max_half_steps")->as_number(), 1.90625);
+  EXPECT_EQ(document.find("quantized.error_max_half_steps")->as_number(), 0.0);
+  const auto says = [&](const std::vector<std::pair<std::size_t, std::uint16_t>>& planted, const std::string& words) {
+    const std::string text = exported(planted, "--color=never");
+    EXPECT_TRUE(contains(text, words)) << text;
+  };
+  says({{3, six}, {40, outlier}},
+       "63 of 64 elements within half a step; 1 element lies beyond the largest code and takes it, at most 0.953 of a "
+       "step away");
+  says({{3, six}, {5, beyond}}, "every element within half a step; 1 element lies beyond the largest code");
+  says({{3, six}}, "mxfp4.floor_log2.1, every element within half a step\n");
 }
 
 TEST(Export, RefusesNanWhereItHasNoCode) {

@@ -161,7 +161,7 @@ TEST(Compare, RecognisesWhatHappened) {
          return std::pair(file(d, "a.safetensors", values),
                           file(d, "b.safetensors", std::vector<float>(values.size(), 0.0F)));
        },
-       "the second side is all zeros"},
+       "the checkpoint holds zeros alone"},
       {"transposed",
        [&](const TemporaryDirectory& d) {
          std::vector<float> turned(values.size());
@@ -190,7 +190,7 @@ TEST(Compare, RecognisesWhatHappened) {
              write_one(d / "b.safetensors", "BF16", "[12,7]",
                        bytes_of(halves([](std::uint32_t b) { return static_cast<std::uint16_t>(b >> 16U); }))));
        },
-       "truncated instead of rounded"},
+       "rounded toward zero (truncated)"},
       {"rounded",
        [&](const TemporaryDirectory& d) {
          return std::pair(file(d, "a.safetensors", values),

@@ -35,8 +35,8 @@ bool is_narrower(DType from, DType to) {
   return !holds(to, from);
 }
 
-// Mistakes of layout, of the order of codes and of conversions have checks of their own; whatever else differs is told by
-// value.manifest.
+// Mistakes of layout, of the order of codes and of conversions have checks of their own; whatever else differs is told
+// by value.manifest.
 constexpr std::array<std::string_view, 7> k_explained = {
     "layout.qkv",          "layout.gate_up_order", "layout.transpose",  "layout.gate_up_interleave",
     "layout.expert_order", "layout.rope",          "quant.nibble_order"};
@@ -247,7 +247,9 @@ const Against& against_of(Context& context) {
       storage::open_checkpoint(context.options.against, selection, context.options.threads);
   StateOptions options;
   options.selects = [&context](std::string_view key) { return context.selects(key); };
+  options.called = "the base";
   const DecodedState theirs(base, options);
+  options.called = "the checkpoint";
   const DecodedState ours(context.checkpoint, options);
   for (const StateTensor& tensor : ours.tensors()) {
     const StateTensor* other = theirs.find(tensor.key);
