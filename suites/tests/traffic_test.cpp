@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes that loads read and copy: what is too much is named, and what is not is left alone.
 #include "fixtures/generate.hpp"
+#include "loader/core/limits.hpp"
+#include "loader/core/schema.hpp"
+#include "loader/exec/engine.hpp"
 #include "loader/plan/planner.hpp"
+#include "loader/storage/checkpoint.hpp"
 #include "reports/json.hpp"
 #include "suites/tests/checks_testing.hpp"
 #include "suites/verify/counting_calls.hpp"
@@ -151,6 +155,46 @@ TEST(ReadsBound, IsWhatIsWantedAndAGapForEachRange) {
   EXPECT_EQ(record_of(whole, "io.amplification").status, Status::fail);
   EXPECT_EQ(record_of(whole, "io.amplification").expected.as_uint64(),
             whole.checkpoint.bytes + whole.checkpoint.bytes / 50);
+}
+
+// Two second copies, each before the tensor that the other one's request writes: the first of them is read again.
+TEST(ReadsBound, HoldsForComparisonsThatComeBack) {
+  constexpr std::uint64_t bytes = 3 << 19;  // two of them in a read
+  const TemporaryDirectory directory;
+  std::string header;
+  SchemaBuilder builder("pairs");
+  const Shape shape = {bytes / 2};
+  const NativeId first = builder.native("first", shape);
+  const NativeId second = builder.native("second", shape);
+  for (const char* key : {"a", "b", "c", "d"}) {
+    const auto at = static_cast<std::uint64_t>(key[0] - 'a') * bytes;
+    header += std::string(header.empty() ? "{" : ", ") + "\"" + key + R"(": {"dtype": "BF16", "shape": [)" +
+              std::to_string(bytes / 2) + R"(], "data_offsets": [)" + std::to_string(at) + ", " +
+              std::to_string(at + bytes) + "]}";
+    const StoredId stored = builder.stored(key, shape);
+    const NativeId native = key[0] == 'b' || key[0] == 'c' ? first : second;
+    if (key[0] == 'b' || key[0] == 'd') {
+      builder.bind(stored, native, builder.whole(native));
+    } else {
+      builder.alias(stored, builder.whole_stored(stored), native, builder.whole(native), "repeats it");
+    }
+  }
+  write_safetensors(directory / "model.safetensors", header + "}", std::string(4 * bytes, '\0'));
+  const storage::Checkpoint checkpoint = storage::open_checkpoint(directory.path(), {});
+  const plan::Source source{"pairs", std::shared_ptr<const Catalog>(&checkpoint.catalog, [](const Catalog*) {})};
+  const plan::Plan plan =
+      plan::make_plan(std::make_shared<const Schema>(std::move(builder).finish()), std::span(&source, 1), {}, {});
+  ASSERT_EQ(plan.requests().size(), 2U);
+  CountingCalls calls;
+  calls.watch(checkpoint.catalog, checkpoint.root);
+  const storage::Checkpoint* opened = &checkpoint;
+  exec::load(plan, exec::SourceFiles::of(std::span(&opened, 1), calls)).require_complete();
+  EXPECT_EQ(calls.bytes(), 5 * bytes);
+  EXPECT_EQ(calls.bytes_of(0), 2 * bytes);
+  const std::uint64_t bound = reads_bound(plan, limits::read_gap_bytes_max);
+  // The copy of the other one may be early or late, by threads.
+  EXPECT_EQ(bound, 6 * bytes + 6 * bytes / 50);
+  EXPECT_EQ(calls.overread(plan, bound), Names{});
 }
 
 // Ranks read within the bound of what each of them holds, and one that reads everything does not.

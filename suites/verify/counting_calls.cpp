@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "loader/plan/all_ranks.hpp"
 #include "loader/plan/decode_items.hpp"
@@ -11,11 +12,48 @@
 namespace weightproof::suites {
 namespace {
 
-/// Calls `use(row, begin, end)` for every read of the plan, gaps and repeated companions included.
+/// Comparisons that may have to be read again: with a tensor that another request writes, which compares something
+/// itself and so is read beside them. In the order of the requests.
+std::vector<const plan::ScatterEntry*> late_comparisons(const plan::Plan& plan) {
+  constexpr std::uint32_t k_none = UINT32_MAX;
+  const auto is_compared = [&](const plan::ScatterEntry& entry) {
+    return plan.moves()[entry.move].action == plan::Action::compare;
+  };
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> writers(plan.tensors().size(), {k_none, 0});  // first, last
+  const auto requests = plan.requests();
+  for (std::uint32_t i = 0; i < requests.size(); ++i) {
+    const auto entries = plan.entries_of(requests[i]);
+    if (std::none_of(entries.begin(), entries.end(), is_compared)) {
+      continue;
+    }
+    for (const plan::ScatterEntry& entry : entries) {
+      auto& [first, last] = writers[plan.moves()[entry.move].tensor];
+      if (!is_compared(entry)) {
+        first = std::min(first, i);
+        last = i;
+      }
+    }
+  }
+  std::vector<const plan::ScatterEntry*> late;
+  for (std::uint32_t i = 0; i < requests.size(); ++i) {
+    for (const plan::ScatterEntry& entry : plan.entries_of(requests[i])) {
+      const auto& [first, last] = writers[plan.moves()[entry.move].tensor];
+      if (is_compared(entry) && first != k_none && (first != i || last != i)) {
+        late.push_back(&entry);
+      }
+    }
+  }
+  return late;
+}
+
+/// Calls `use(row, begin, end)` for every read of the plan: gaps, repeated companions and late comparisons included.
 template <typename Use>
 void for_each_planned_read(const plan::Plan& plan, const FileRows& rows, const Use& use) {
   for (const plan::ReadRequest& request : plan.requests()) {
     rows.for_each(request.file, request.offset, request.offset + request.bytes, use);
+  }
+  for (const plan::ScatterEntry* entry : late_comparisons(plan)) {
+    use(plan.moves()[entry->move].row, entry->file_offset, entry->file_offset + entry->bytes);
   }
   const auto use_run = [&](const plan::DecodeSource& source, const codec::ByteRun& run) {
     const plan::Row row = source.rows[run.component];
@@ -84,6 +122,22 @@ std::vector<std::uint64_t> wanted_of(const plan::Plan& plan) {
   return wanted;
 }
 
+/// From the first byte of each file's tensors to the last: what lies between them may be a tensor that is not in the
+/// catalog, since another file has it too.
+std::uint64_t stored_bytes(const Catalog& catalog) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends(catalog.files().size(), {UINT64_MAX, 0});
+  for (const StoredTensor& tensor : catalog.tensors()) {
+    auto& [begin, end] = ends[tensor.file];
+    begin = std::min(begin, tensor.begin);
+    end = std::max(end, tensor.begin + tensor.bytes);
+  }
+  std::uint64_t bytes = 0;
+  for (const auto& [begin, end] : ends) {
+    bytes += end > begin ? end - begin : 0;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::uint64_t reads_bound(std::uint64_t wanted, std::uint64_t ranges, std::uint64_t bytes_per_range) {
@@ -92,8 +146,13 @@ std::uint64_t reads_bound(std::uint64_t wanted, std::uint64_t ranges, std::uint6
 
 std::uint64_t reads_bound(const plan::Plan& plan, std::uint64_t gap_bytes_max) {
   const plan::RankFigures figures = plan::figures_of(plan);
-  return std::min(reads_bound(plan.catalog().bytes(), 0, 0),
-                  reads_bound(figures.wanted_bytes(), figures.ranges, gap_bytes_max));
+  std::uint64_t again = 0;
+  for (const plan::ScatterEntry* entry : late_comparisons(plan)) {
+    again += entry->bytes;
+  }
+  const std::uint64_t bound = reads_bound(figures.wanted_bytes() + again, figures.ranges, gap_bytes_max);
+  const bool has_requests_alone = plan.decode_order().empty() && plan.whole_order().empty();
+  return has_requests_alone ? std::min(bound, reads_bound(stored_bytes(plan.catalog()) + again, 0, 0)) : bound;
 }
 
 std::string_view largest_of(const plan::Plan& plan) {

@@ -22,8 +22,9 @@ namespace weightproof::suites {
 /// many bytes of company for each range of it.
 std::uint64_t reads_bound(std::uint64_t wanted, std::uint64_t ranges, std::uint64_t bytes_per_range);
 
-/// The bound of one plan, which reads through gaps of at most `gap_bytes_max`: never more than 1.02 times all that is
-/// stored.
+/// The bound of one plan, which reads through gaps of at most `gap_bytes_max`: where nothing is decoded no more than
+/// 1.02 times all that is stored. A gap may hold codes, and those are read for themselves as well; what is compared
+/// with a tensor that comes later is read again.
 std::uint64_t reads_bound(const plan::Plan& plan, std::uint64_t gap_bytes_max);
 
 /// A tensor to name for what concerns a load as a whole. Precondition: the plan has one.
