@@ -57,7 +57,12 @@ class Printer {
     }
   }
 
-  void blank() { out_ += '\n'; }
+  // One at most, and none before the first line.
+  void blank() {
+    if (!out_.empty() && !out_.ends_with("\n\n")) {
+      out_ += '\n';
+    }
+  }
   void raw(std::string_view text) { out_ += text; }
 
   std::string painted(std::string_view text, Status status) const {
@@ -88,7 +93,12 @@ class Printer {
     return color_ ? "\x1b[1m" + std::string(text) + "\x1b[0m" : std::string(text);
   }
 
-  std::string take() { return std::move(out_); }
+  std::string take() {
+    while (out_.ends_with("\n\n")) {
+      out_.pop_back();
+    }
+    return std::move(out_);
+  }
 
  private:
   static std::size_t columns(std::string_view word) {
@@ -254,6 +264,20 @@ std::string one_line(std::string_view command) {
   return out;
 }
 
+// A command to copy: what moves a terminal is spelled out, but lines within a quoted word stay lines.
+std::string spelled_lines(std::string_view command) {
+  std::string out;
+  while (true) {
+    const std::size_t end = command.find('\n');
+    out += spell_out(command.substr(0, end));
+    if (end == std::string_view::npos) {
+      return out;
+    }
+    out += '\n';
+    command.remove_prefix(end + 1);
+  }
+}
+
 void next_steps(Printer& printer, const Report& report, const TextOptions& options) {
   const auto worst = gravest(report, 1);
   std::vector<std::string> steps;
@@ -262,7 +286,7 @@ void next_steps(Printer& printer, const Report& report, const TextOptions& optio
     // Whoever just typed a command is not told to type it again.
     const std::string again = one_line(worst.front()->reproduce);
     if (!again.empty() && again != one_line(report.run.command)) {
-      steps.push_back(spell_out(again));
+      steps.push_back(spelled_lines(again));
     }
   }
   if (!options.report_dir.empty()) {
@@ -284,7 +308,11 @@ std::string emit_text(const Report& report, const TextOptions& options) {
     printer.raw("SAMPLE DATA: the figures below are invented.\n");
   }
   sentence(printer, report);
-  printer.paragraph(6, checkpoint_line(report.checkpoint));
+  // The path is one word, whatever it holds, so that it can be copied.
+  const std::string path = spell_out(report.checkpoint.path);
+  const std::string line = checkpoint_line(report.checkpoint);
+  const bool has_path = !path.empty() && line.starts_with(path);
+  printer.paragraph(6, has_path ? std::string_view(line).substr(path.size()) : line, 0, has_path ? path : "");
   const bool calm = gravest(report, 1).empty();
   if (options.quiet && calm) {
     return printer.take();
@@ -308,7 +336,8 @@ std::string emit_text(const Report& report, const TextOptions& options) {
     }
   }
   if (left > 0) {
-    printer.raw("      and " + plural(left, "more failure") + "; all of them are in report.json\n\n");
+    printer.raw("      and " + plural(left, "more failure") + "; all of them are in report.json\n");
+    printer.blank();
   }
   if (options.quiet) {
     return printer.take();
@@ -339,7 +368,8 @@ std::string emit_text(const Report& report, const TextOptions& options) {
     }
     printer.blank();
   } else if (notes > 0) {
-    printer.raw(padded("note", 6) + plural(notes, "note") + ", listed in the report\n");
+    printer.raw(padded("note", 6) + plural(notes, "note") +
+                (options.report_dir.empty() ? ", which --json lists\n" : ", listed in the report\n"));
   }
   skipped(printer, report, calm ? 5 : 4);
   next_steps(printer, report, options);

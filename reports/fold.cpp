@@ -12,6 +12,18 @@
 namespace weightproof::reports {
 namespace {
 
+// What is said first, and what is said then: one sentence does not run into the other. A sentence that begins with a
+// name keeps it as it is.
+std::string two_sentences(const std::string& first, const std::string& then) {
+  if (first.empty()) {
+    return then;
+  }
+  const bool has_end = first.find_last_of(".!?:") == first.size() - 1;
+  const std::string word = then.substr(0, then.find_first_of(" ,:;"));
+  const bool is_name = word.find_first_of("._/'`\"0123456789-") != std::string::npos;
+  return first + (has_end ? " " : ". ") + (is_name ? then : capital(then));
+}
+
 bool is_note(const CheckRecord& check) { return check.status == Status::pass && !check.explanation.empty(); }
 
 bool worth_a_finding(const CheckRecord& check) {
@@ -72,7 +84,7 @@ Finding from_check(const CheckRecord& check) {
   out.explanation = check.message;
   const std::string& more = check.status == Status::error ? check.reason : check.explanation;
   if (!more.empty() && more != out.explanation) {
-    out.explanation += (out.explanation.empty() ? "" : " ") + more;
+    out.explanation = two_sentences(out.explanation, more);
   }
   out.coordinate = numbers(evidence.find("coordinate"));
   out.shape = numbers(evidence.find("shape"));

@@ -197,6 +197,51 @@ exit {verify}
         self.assertEqual(found, 1)
         self.assertIn("no report of the base", error)
 
+    def test_gate_shows_nothing_of_another_run(self):
+        """What lies in the folder after an error was written by an earlier run."""
+        (self.folder / "out").mkdir()
+        (self.folder / "out/annotations.txt").write_text("stale")
+        (self.folder / "out/summary.md").write_text("stale")
+        tool = self.folder / "weightproof"
+        tool.write_text("#!/bin/sh\nexit 3\n")
+        tool.chmod(0o755)
+        summary, output = self.folder / "summary", self.folder / "output"
+        status, out, error = self.run_script("gate", "--tool", tool, "--report", "out", "model",
+                                             GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary), GITHUB_OUTPUT=str(output))  # fmt: skip
+        self.assertEqual((status, out), (3, ""))
+        self.assertIn("gate: verify ended with status 3, so there is no report of it", error)
+        self.assertFalse(summary.exists())
+        self.assertEqual(output.read_text(), "report=\nstatus=3\n")
+
+    def run_verify(self, tool_status, *words):
+        """ci/verify with a build that is there and a weightproof that ends as it is told and writes nothing."""
+        build = self.folder / "build"
+        (build / "bin").mkdir(parents=True, exist_ok=True)
+        (build / "build.ninja").write_text("")
+        (build / "CMakeCache.txt").write_text("")
+        tool = build / "bin/weightproof"
+        tool.write_text(f"#!/bin/sh\nexit {tool_status}\n")
+        tool.chmod(0o755)
+        tools = self.fakes([])
+        (tools / "cmake").write_text("#!/bin/sh\n")
+        (tools / "cmake").chmod(0o755)
+        return self.run_script("verify", *words, missing=[], WEIGHTPROOF_BUILD_DIR=str(build))
+
+    def test_verify_names_no_report_of_another_run(self):
+        report = self.folder / ("a folder with a long name " * 9 + "and its end")
+        report.mkdir()
+        (report / "report.html").write_text("stale")
+        for status in (2, 3, 130):
+            with self.subTest(status=status):
+                found, _, error = self.run_verify(status, "/nonexistent", "--report", str(report))
+                self.assertEqual(found, status, error)
+                self.assertIn(f"verify: it ended with status {status}, so there is no report of it", error)
+                self.assertNotIn("The report is in", error)
+        for status in (0, 1):
+            found, _, error = self.run_verify(status, "model", "--report", str(report))
+            self.assertEqual(found, status, error)
+            self.assertIn(f"The report is in {report} (for people: report.html", error)
+
     def test_gate_judges(self):
         """Options of the verb come before its own "--"; the renderings are made from the report."""
         tool = self.fake_tool(1)

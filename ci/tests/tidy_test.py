@@ -181,6 +181,15 @@ class Text(Planted):
         self.write("ci/README.md", "[up](../README.md)\n")
         self.assert_one(text.check_links, "README.md:1:", "ci/gone.md")
 
+    def test_tables(self):
+        sound = "| a | b |\n|---|---|\n| `x` `y` | z |\n\n```\n| a \\| b |\n```\nA | B, `c|d`\n"
+        self.write("README.md", sound)
+        self.assertEqual(self.found(text.check_tables), [])
+        self.write("README.md", sound.replace("`x` `y`", "`x\\|y`"))
+        self.assert_one(text.check_tables, "README.md:3:", "code span of its own")
+        self.write("README.md", sound.replace("`x` `y`", "`x|y`"))
+        self.assert_one(text.check_tables, "README.md:3:", "has 3 cells, the first row has 2")
+
 
 class Independence(Planted):
     BODY = [f"value_{i} = compute(value_{i - 1}, {i});" for i in range(1, 7)]

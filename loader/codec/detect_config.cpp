@@ -38,10 +38,11 @@ std::vector<std::string> texts_of(const ConfigValue& value, std::string_view nam
 }
 
 void refuse(StatedQuantization& stated, const std::string& what) {
-  stated.refusal = Error(ErrorCode::quant_unsupported, what + " cannot be decoded",
-                         {.expected = "a scheme of `weightproof doctor`",
-                          .actual = what,
-                          .hint = "decode it with the tool that wrote it, or verify with --dtype stored"});
+  stated.refusal =
+      Error(ErrorCode::quant_unsupported, what + " cannot be decoded",
+            {.expected = "a scheme of `weightproof doctor`",
+             .actual = what,
+             .hint = "decode it with the tool that wrote it, or check names alone: `weightproof verify --keys-only`"});
 }
 
 void read_block(const ConfigValue& value, StatedGroup& group) {

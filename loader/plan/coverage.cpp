@@ -231,7 +231,9 @@ std::vector<Diagnostic> coverage_diagnostics(const Schema& schema, const Catalog
     facts.expected = std::to_string(coverage.asked) + " keys of " + std::string(schema.family());
     facts.actual = std::to_string(coverage.present) + " of them";
     const std::string message =
-        std::to_string(facts.keys.size()) + " required keys are missing: " + join_keys(facts.keys);
+        std::to_string(facts.keys.size()) +
+        (facts.keys.size() == 1 ? " required key is missing: " : " required keys are missing: ") +
+        join_keys(facts.keys);
     result.push_back(make(ErrorCode::missing_keys, message, std::move(facts)));
   }
   if (!coverage.unexpected.empty()) {
@@ -241,7 +243,9 @@ std::vector<Diagnostic> coverage_diagnostics(const Schema& schema, const Catalog
     facts.expected = "keys of " + std::string(schema.family()) + " or of its list of drops";
     facts.hint = "--allow-unexpected lists them and goes on; --exclude GLOB leaves them out";
     const std::string message =
-        std::to_string(facts.keys.size()) + " stored keys are unexpected: " + join_keys(facts.keys);
+        std::to_string(facts.keys.size()) +
+        (facts.keys.size() == 1 ? " stored key is unexpected: " : " stored keys are unexpected: ") +
+        join_keys(facts.keys);
     result.push_back(make(coverage.is_subset ? ErrorCode::subset_unknown_keys : ErrorCode::unexpected_keys, message,
                           std::move(facts)));
   }

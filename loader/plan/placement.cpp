@@ -44,7 +44,7 @@ std::uint64_t number_in(std::string_view text, std::string_view whole) {
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (status != std::errc() || end != text.data() + text.size() || text.empty())
     throw Error(ErrorCode::usage, "'" + std::string(text) + "' in '" + std::string(whole) + "' is not a number",
-                {.expected = "a whole number", .actual = std::string(text)});
+                {.expected = "a whole number", .actual = std::string(text), .hint = "give a whole number there"});
   return value;
 }
 
@@ -224,15 +224,20 @@ Topology parse_topology(std::string_view text) {
     seen.push_back(name);
     const std::uint64_t value = number_in(part.substr(equals + 1), text);
     if (value == 0 || value > size_max)
-      throw Error(ErrorCode::usage, "size of " + std::string(name) + " in topology '" + std::string(text) + "'",
-                  {.expected = "1 to " + std::to_string(size_max), .actual = std::to_string(value)});
+      throw Error(ErrorCode::usage,
+                  "'" + std::string(part) + "' in topology '" + std::string(text) + "': a size is 1 to " +
+                      std::to_string(size_max),
+                  {.expected = "1 to " + std::to_string(size_max),
+                   .actual = std::to_string(value),
+                   .hint = value == 0 ? "leave " + std::string(name) + " out where nothing is divided by it"
+                                      : "choose a smaller size"});
     *target = static_cast<std::uint32_t>(value);
   }
   const std::uint64_t world = std::uint64_t{topology.pp} * topology.dp;
   if (world > (1u << 24) || world * topology.fsdp > (1u << 24) || world * topology.fsdp * topology.cp > (1u << 24) ||
       world * topology.fsdp * topology.cp * topology.tp > (1u << 24))
-    throw Error(ErrorCode::usage, "topology '" + std::string(text) + "' has too many ranks",
-                {.expected = "at most 16777216"});
+    throw Error(ErrorCode::usage, "topology '" + std::string(text) + "' has more than 16777216 ranks",
+                {.expected = "at most 16777216", .hint = "choose smaller sizes"});
   return topology;
 }
 
@@ -247,13 +252,25 @@ std::uint32_t stage_world(const Topology& t) { return t.dp * t.fsdp * t.cp * t.t
 }  // namespace
 
 void require_legal(const Topology& topology, std::uint64_t experts) {
-  if (stage_world(topology) % topology.ep != 0)
-    not_representable("ep divides tp x fsdp x dp x cp: the expert mesh is carved out of them",
-                      "a divisor of " + std::to_string(stage_world(topology)), std::to_string(topology.ep));
-  if (topology.ep > 1 && (experts == 0 || experts % topology.ep != 0))
+  const std::string ep = std::to_string(topology.ep);
+  if (topology.ep > 1 && experts == 0)
+    throw Error(ErrorCode::ep_not_divisible, "ep=" + ep + " divides experts, and this model has none",
+                {.expected = "no ep", .actual = ep, .hint = "leave ep out", .check = "shard.topology"});
+  const std::uint32_t world = stage_world(topology);
+  if (world % topology.ep != 0)
+    throw Error(ErrorCode::chunk_not_representable,
+                "ep divides tp x fsdp x dp x cp: the expert mesh is carved out of them, and " + ep +
+                    " does not divide " + std::to_string(world),
+                {.expected = "a divisor of " + std::to_string(world),
+                 .actual = ep,
+                 .hint = world == 1 ? "give one of the others too, such as fsdp=" + ep + ",ep=" + ep
+                                    : "choose an ep that divides " + std::to_string(world),
+                 .check = "shard.topology"});
+  if (topology.ep > 1 && experts % topology.ep != 0)
     throw Error(ErrorCode::ep_not_divisible, "ep must divide the number of experts: every rank routes to equally many",
                 {.expected = "a divisor of " + std::to_string(experts),
-                 .actual = std::to_string(topology.ep),
+                 .actual = ep,
+                 .hint = "choose an ep that divides " + std::to_string(experts),
                  .check = "shard.topology"});
 }
 
@@ -288,22 +305,29 @@ Interval stage_layers(std::uint64_t layers, std::uint32_t pp, std::uint32_t stag
 std::vector<Interval> parse_stages(std::string_view text, std::uint64_t layers) {
   std::vector<Interval> stages;
   std::uint64_t next = 0;
+  const std::string expected =
+      "ranges that follow one another from 0 to " + std::to_string(layers == 0 ? 0 : layers - 1);
   for (const std::string_view part : split(text, ',')) {
     const std::size_t dash = part.find('-');
     const std::uint64_t first = number_in(part.substr(0, dash), text);
     const std::uint64_t last = dash == std::string_view::npos ? first : number_in(part.substr(dash + 1), text);
     if (first != next || last < first || last >= layers)
-      throw Error(
-          ErrorCode::usage, "stage '" + std::string(part) + "' in '" + std::string(text) + "'",
-          {.expected = "ranges that follow one another from 0 to " + std::to_string(layers == 0 ? 0 : layers - 1),
-           .actual = std::string(part)});
+      throw Error(ErrorCode::usage,
+                  "stage '" + std::string(part) + "' in '" + std::string(text) + "' " +
+                      (last < first     ? "ends before it begins"
+                       : last >= layers ? "is beyond the last of " + std::to_string(layers) + " layers"
+                                        : "does not begin at layer " + std::to_string(next)),
+                  {.expected = expected, .actual = std::string(part), .hint = "give " + expected});
     stages.push_back({first, last + 1});
     next = last + 1;
   }
   if (next != layers)
-    throw Error(ErrorCode::usage, "stages '" + std::string(text) + "' end early",
+    throw Error(ErrorCode::usage,
+                "stages '" + std::string(text) + "' end at layer " + std::to_string(next - 1) + " of " +
+                    std::to_string(layers) + " layers",
                 {.expected = "the last stage ends at layer " + std::to_string(layers == 0 ? 0 : layers - 1),
-                 .actual = next == 0 ? "nothing" : std::to_string(next - 1)});
+                 .actual = std::to_string(next - 1),
+                 .hint = "give " + expected});
   return stages;
 }
 

@@ -84,7 +84,8 @@ Plan Planner::make() {
   add_tensors();
   if (is_part_) prove_locals();
   if (plan_.tensors_.empty() && !is_part_) {
-    throw Error(ErrorCode::subset_empty, "nothing is left to load: no tensor can be filled from the selected keys");
+    throw Error(ErrorCode::subset_empty, "nothing is left to load: no tensor can be filled from the selected keys",
+                {.hint = "a native tensor is filled whole or not at all; select all keys that it is made of"});
   }
   choose_routes();
   weigh_routes();

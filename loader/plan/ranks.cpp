@@ -56,8 +56,12 @@ RankLayout::RankLayout(const Schema& schema, const Topology& topology, std::vect
       stages_.push_back(stage_layers(layers_, topology.pp, stage));
   }
   if (stages_.size() != topology.pp) {
-    throw Error(ErrorCode::usage, "stages are stated for another number of pipeline ranks",
-                {.expected = std::to_string(topology.pp) + " stages", .actual = std::to_string(stages_.size())});
+    throw Error(ErrorCode::usage,
+                std::to_string(stages_.size()) + (stages_.size() == 1 ? " stage is" : " stages are") +
+                    " stated for pp=" + std::to_string(topology.pp),
+                {.expected = std::to_string(topology.pp) + " stages",
+                 .actual = std::to_string(stages_.size()),
+                 .hint = "state one range of layers for each of the pp ranks"});
   }
   if (const auto empty = std::find_if(stages_.begin(), stages_.end(), [](const Interval& s) { return s.size() == 0; });
       empty != stages_.end() && layers_ != 0) {

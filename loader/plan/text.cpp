@@ -47,6 +47,10 @@ std::string ratio_text(double value) {
   return buffer;
 }
 
+std::string counted(std::uint64_t count, std::string_view one) {
+  return std::to_string(count) + ' ' + std::string(one) + (count == 1 ? "" : "s");
+}
+
 std::string from_text(const Plan& plan, const Move& move) {
   if (move.action == Action::fill) {
     char buffer[32];
@@ -141,16 +145,27 @@ ConfigValue memory_value(const Memory& memory) {
 
 }  // namespace
 
+std::string reads_text(const Plan& plan) {
+  const std::uint64_t requests = plan.traffic().requests;
+  // Decoded tensors, and those that a route reads whole, are read by themselves.
+  const auto apart =
+      static_cast<std::uint64_t>(std::count_if(plan.moves().begin(), plan.moves().end(), [](const Move& move) {
+        return move.action != Action::fill && (move.route == Route::materialized || move.decode != k_no_id);
+      }));
+  if (apart == 0) return " in " + counted(requests, "request");
+  return requests == 0 ? " tensor by tensor" : " in " + counted(requests, "request") + " and tensor by tensor";
+}
+
 std::string to_text(const Plan& plan, const TextOptions& options) {
   const Memory& memory = plan.memory();
   const Traffic& traffic = plan.traffic();
   const Proof& proof = plan.proof();
-  std::string out = "plan: " + std::to_string(plan.tensors().size()) + " tensors of " +
-                    std::string(plan.schema().family()) + ", " + std::string(to_string(plan.side())) +
-                    " layout, route " + std::string(to_string(plan.route())) + '\n';
+  std::string out = "plan: " + counted(plan.tensors().size(), "tensor") + " of " + std::string(plan.schema().family()) +
+                    ", " + std::string(to_string(plan.side())) + " layout, route " +
+                    std::string(to_string(plan.route())) + '\n';
   for (const std::string& source : plan.sources()) line(out, "source", source);
   for (const ProbedValue& probe : plan.probes()) {
-    line(out, "probed", probe.key + ", " + std::to_string(probe.bytes) + " bytes, " + probe.digest);
+    line(out, "probed", probe.key + ", " + counted(probe.bytes, "byte") + ", " + probe.digest);
   }
   out += "routes\n";
   for (const Considered& considered : plan.considered()) {
@@ -160,15 +175,15 @@ std::string to_text(const Plan& plan, const TextOptions& options) {
     line(out, std::string(to_string(considered.route)), value);
   }
   out += "proof\n";
-  line(out, "native", std::to_string(proof.native_proved) + " tensors filled exactly once");
-  line(out, "stored", std::to_string(proof.stored_proved) + " tensors read exactly once");
+  line(out, "native", counted(proof.native_proved, "tensor") + " filled exactly once");
+  line(out, "stored", counted(proof.stored_proved, "tensor") + " read exactly once");
   line(out, "proofs", std::to_string(proof.proofs_done) + " done, equal layers share theirs");
   if (const std::uint64_t left_out = left_out_count(plan)) {
-    line(out, "left out", std::to_string(left_out) + " native tensors");
+    line(out, "left out", counted(left_out, "native tensor"));
   }
   for (const Unread& unread : plan.unread()) {
     line(out, "not read",
-         std::to_string(unread.tensors) + " tensors, " + size_text(unread.bytes) + ": " +
+         counted(unread.tensors, "tensor") + ", " + size_text(unread.bytes) + ": " +
              (unread.pattern.empty() ? "" : unread.pattern + ", ") + unread.reason);
   }
   out += "memory\n";
@@ -187,10 +202,10 @@ std::string to_text(const Plan& plan, const TextOptions& options) {
   const RankFigures figures = figures_of(plan);
   out += "traffic\n";
   line(out, "read",
-       size_text(traffic.read_bytes) + " in " + std::to_string(traffic.requests) + " reads of " +
-           std::to_string(traffic.files) + " files, " + ratio_text(figures.amplification()) + " times what is wanted");
+       size_text(traffic.read_bytes) + reads_text(plan) + " of " + counted(traffic.files, "file") + ", " +
+           ratio_text(figures.amplification()) + " times what is wanted");
   line(out, "wanted",
-       size_text(figures.wanted_bytes()) + " in " + std::to_string(figures.ranges) + " ranges" +
+       size_text(figures.wanted_bytes()) + " in " + counted(figures.ranges, "range") +
            (plan.decode_order().empty() ? "" : " and codes"));
   line(out, "write", size_text(traffic.write_bytes));
   if (traffic.compare_bytes != 0) line(out, "compare", size_text(traffic.compare_bytes));

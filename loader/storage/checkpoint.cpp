@@ -70,9 +70,10 @@ void report_missing(Checkpoint& checkpoint, const std::vector<std::uint32_t>& mi
         std::to_string(missing.size()) + " of " + std::to_string(checkpoint.shards.size()) + " files missing";
     std::error_code ignored;
     const bool is_dangling = fs::is_symlink(fs::symlink_status(checkpoint.root / name, ignored));
-    facts.hint = is_dangling     ? "the name is a link whose target is not there; fetch the file again"
-                 : is_none_there ? "fetch the weights, or check names and config alone with --keys-only"
-                                 : "fetch the file again";
+    facts.hint = is_dangling ? "the name is a link whose target is not there; fetch the file again"
+                 : is_none_there
+                     ? "fetch the weights, or check names and config alone: `weightproof verify --keys-only`"
+                     : "fetch the file again";
     std::string message = is_none_there ? "none of the " + std::to_string(missing.size()) +
                                               " listed files exists, first " + detail::shown_name(name)
                                         : "the file " + detail::shown_name(name) + " does not exist";

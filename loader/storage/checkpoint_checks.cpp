@@ -104,12 +104,13 @@ void report_unlisted(Checkpoint& checkpoint, std::uint32_t file, const KeyList& 
   facts.keys = keys.keys;
   facts.expected = "every tensor of a listed file in the index";
   facts.actual = std::to_string(keys.count) + " not listed";
-  facts.hint = is_allowed ? "ignored as asked" : "list them in the index, or allow them with --allow-unexpected";
-  checkpoint.diagnostics.push_back(
-      make_diagnostic("index.unlisted_tensor", is_allowed ? Severity::note : Severity::fail,
-                      std::to_string(keys.count) + " tensors of " + shown_name(facts.file) + " are not in the index (" +
-                          names_text(keys) + ")",
-                      std::move(facts), is_allowed ? std::nullopt : std::optional(ErrorCode::index_incomplete)));
+  facts.hint = is_allowed ? "ignored as asked"
+                          : "list them in the index, or have `weightproof verify --allow-unexpected` note them";
+  checkpoint.diagnostics.push_back(make_diagnostic(
+      "index.unlisted_tensor", is_allowed ? Severity::note : Severity::fail,
+      std::to_string(keys.count) + (keys.count == 1 ? " tensor of " : " tensors of ") + shown_name(facts.file) +
+          (keys.count == 1 ? " is" : " are") + " not in the index (" + names_text(keys) + ")",
+      std::move(facts), is_allowed ? std::nullopt : std::optional(ErrorCode::index_incomplete)));
 }
 
 // Where a tensor that the index puts into a file without it was met instead.
@@ -128,7 +129,8 @@ void report_unmapped(Checkpoint& checkpoint, std::uint32_t file, const KeyList& 
     if (++found > 5) break;
     facts.notes.push_back(shown_name(key) + " is in " + shown_name(checkpoint.shards[place->second].name));
   }
-  std::string message = "the index lists " + std::to_string(keys.count) + " tensors for " + shown_name(facts.file) +
+  std::string message = "the index lists " + std::to_string(keys.count) +
+                        (keys.count == 1 ? " tensor for " : " tensors for ") + shown_name(facts.file) +
                         " that are not in it (" + names_text(keys) + ")";
   for (const std::string& note : facts.notes) message += "; " + note;
   facts.hint = found != 0 ? "write the index again from the shard headers"

@@ -8,6 +8,7 @@
 #include "suites/cli/common.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/support/json_writer.hpp"
+#include "suites/support/shell.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
@@ -189,7 +190,7 @@ int show(const std::string& name, const std::string& config_path, Console& conso
   console.line("model types " + joined(family.model_types) +
                "; head and embedding: " + std::string(policy_text(family)));
   console.line(config_path.empty() ? "sizes of a small sample configuration; --config FILE shows a real one"
-                                   : "sizes of " + printable(config_path));
+                                   : "sizes of " + shown_path(config_path));
   console.line();
   std::size_t stored_width = 6;
   std::size_t native_width = 6;

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "loader/core/glob.hpp"
+#include "suites/state/native_state.hpp"
+#include "suites/state/subset.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/quantization.hpp"
 #include "suites/verify/scan.hpp"
@@ -58,7 +60,18 @@ OpenedCheckpoint::OpenedCheckpoint(const std::string& path, const Arguments& arg
   selection.allow_unexpected = arguments.flag("--allow-unexpected");
   checkpoint = storage::open_checkpoint(path, selection, asked_threads(arguments));
   const ConfigValue* config = checkpoint.config ? &*checkpoint.config : nullptr;
+  if (const auto mark = native_mark(checkpoint)) {
+    if (arguments.flag("--gemma-fold")) {
+      require_foldable(nullptr, false, false);
+    }
+    no_schema_reason = mark->text();  // every tensor is itself
+    return;
+  }
   detection = adapters::detect(config, checkpoint.catalog, arguments.text("--family"));
+  const bool folds = arguments.flag("--gemma-fold");
+  if (folds) {
+    require_foldable(detection.family, arguments.has("--include"), arguments.has("--exclude"));
+  }
   if (detection.family == nullptr) {
     no_schema_reason = "no known model family";
   } else if (config == nullptr) {
@@ -67,12 +80,16 @@ OpenedCheckpoint::OpenedCheckpoint(const std::string& path, const Arguments& arg
     no_schema_reason = "config.json lacks " + detection.missing_fields.front();
   } else {
     form = detection.family->find_form(*config, checkpoint.catalog);
-    if (arguments.flag("--gemma-fold")) {
-      require_expert_scales(detection.family);
+    if (folds) {
       form->expert_layout = "stacked_folded";
     }
     schema =
         std::make_shared<const Schema>(detection.family->describe(*config, *form, asked_storage(arguments).storage));
+  }
+  if (folds && schema == nullptr) {
+    ErrorFacts facts;
+    facts.hint = "give the checkpoint with its config.json";
+    throw Error(ErrorCode::usage, "the scales of experts cannot be told: " + no_schema_reason, std::move(facts));
   }
 }
 
@@ -90,11 +107,27 @@ std::unique_ptr<DecodedState> OpenedCheckpoint::decode(const Arguments& argument
   }
   auto state = std::make_unique<DecodedState>(checkpoint, options);
   if (options.selects && state->tensors().empty()) {
-    ErrorFacts facts;
-    facts.hint = "`weightproof inspect --tensors` lists the names";
-    throw Error(ErrorCode::subset_empty, "--include and --exclude leave no tensor", std::move(facts));
+    options.selects = {};
+    const DecodedState all(checkpoint, options);
+    require_subset(all, arguments);
   }
   return state;
+}
+
+void require_subset(const DecodedState& state, const Arguments& arguments) {
+  const std::vector<std::string>& include = arguments.texts("--include");
+  const std::vector<std::string>& exclude = arguments.texts("--exclude");
+  std::vector<std::string_view> names;
+  for (const StateTensor& tensor : state.tensors()) {
+    if ((include.empty() || matches_any_glob(include, tensor.key)) && !matches_any_glob(exclude, tensor.key)) {
+      return;
+    }
+    names.push_back(tensor.key);
+  }
+  const EmptySubset why = explain_empty_subset(include, exclude, names);
+  ErrorFacts facts;
+  facts.hint = why.hint;
+  throw Error(ErrorCode::subset_empty, why.message, std::move(facts));
 }
 
 void write_checkpoint(JsonWriter& json, const OpenedCheckpoint& opened) {

@@ -33,6 +33,9 @@ struct OpenedCheckpoint {
   std::unique_ptr<DecodedState> decode(const Arguments& arguments, const std::string& called = "the checkpoint") const;
 };
 
+/// Errors: subset_empty, with the reason, where --include and --exclude leave none of all tensors.
+void require_subset(const DecodedState& state, const Arguments& arguments);
+
 /// The member "checkpoint" of a document.
 void write_checkpoint(JsonWriter& json, const OpenedCheckpoint& opened);
 

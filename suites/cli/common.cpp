@@ -24,9 +24,24 @@ namespace {
   throw Error(ErrorCode::io_error, what + " " + path.string() + ": " + why, facts);
 }
 
+// What is compared with is named by the command: where it is not there, that is no finding about the checkpoint.
+void require_named_paths(const Arguments& arguments) {
+  for (const char* option : {"--against", "--base", "--manifest"}) {
+    std::error_code error;
+    const std::string path = arguments.text(option);
+    if (!path.empty() && !std::filesystem::exists(path, error)) {
+      ErrorFacts facts;
+      facts.hint = std::string("give ") + option + " a path that exists";
+      throw Error(ErrorCode::io_error,
+                  path + ": " + (error ? error.message() : std::string("no such file or directory")), std::move(facts));
+    }
+  }
+}
+
 }  // namespace
 
 VerifyOptions verify_options(const Arguments& arguments, Console& console) {
+  require_named_paths(arguments);
   VerifyOptions options;
   options.selection.keys_only = arguments.flag("--keys-only");
   options.selection.revision = arguments.text("--revision");

@@ -27,9 +27,12 @@ void make_directory(const std::filesystem::path& path);
 /// A report as --json or as text for people, as the console is set.
 void print_report(const reports::Report& report, const std::string& directory, Console& console);
 
-/// The directory of --report, made before the work and not after it; empty where none is asked for. Throws
-/// Error(usage) for a --format that has no directory to go to, Error(io_error).
+/// The directory of --report, made before the work and not after it; empty where none is asked for. The first step of
+/// every verb that has --report: what an earlier run left there goes, so that whatever ends this one early leaves no
+/// report of another behind. Throws Error(usage) for a --format that has no directory to go to, Error(io_error).
 std::string prepare_report(const Arguments& arguments);
+/// The error as error.json in the directory of --report, in the place of the report that there is not.
+void leave_error_report(const Error& error, const Arguments& arguments) noexcept;
 
 /// The five documents of a report, written into `directory`, and what --format asks for besides.
 void write_report_files(const reports::Report& report, const std::filesystem::path& directory,

@@ -16,6 +16,8 @@ namespace weightproof::suites::cli {
 namespace {
 
 constexpr std::size_t k_buffer_bytes = 1 << 16;
+// A path has up to 4096 bytes, and is told whole.
+constexpr std::size_t k_message_max = 16384;
 
 bool has_text(const char* variable) {
   const char* value = std::getenv(variable);
@@ -68,6 +70,26 @@ std::string_view escape_of(Tone tone) {
 }
 
 }  // namespace
+
+std::string error_document(const Error& error) {
+  const ErrorFacts& facts = error.facts();
+  const auto text_or_null = [](std::string_view text) {
+    return text.empty() ? reports::Value() : reports::Value(text);
+  };
+  reports::ErrorRecord record;
+  record.code = to_string(error.code());
+  record.error_class = format_name_of(error.code());
+  record.message = error.message();
+  record.file = facts.file;
+  record.keys = facts.keys;
+  record.expected = text_or_null(facts.expected);
+  record.actual = text_or_null(facts.actual);
+  if (facts.rank) {
+    record.rank = *facts.rank;
+  }
+  record.hint = facts.hint;
+  return reports::to_json(reports::to_value(record), true);
+}
 
 Console::Console() : can_draw_(::isatty(STDERR_FILENO) == 1 && !is_dumb_terminal()) {
   winsize size{};
@@ -142,36 +164,15 @@ void Console::error(const Error& error, std::string_view verb) {
     line += ' ';
     line += verb;
   }
-  line += ": " + std::string(to_string(error.code())) + ": " + printable(error.message(), 2000);
+  line += ": " + std::string(to_string(error.code())) + ": " + printable(error.message(), k_message_max);
   if (!error.facts().hint.empty()) {
-    line += "; " + printable(error.facts().hint, 1000);
+    line += "; " + printable(error.facts().hint, k_message_max);
   }
   note(line);
   if (!is_json_) {
     return;
   }
-  const ErrorFacts& facts = error.facts();
-  const auto text_or_null = [](std::string_view text) {
-    return text.empty() ? reports::Value() : reports::Value(text);
-  };
-  reports::ErrorRecord record;
-  record.code = to_string(error.code());
-  record.error_class = format_name_of(error.code());
-  record.message = error.message();
-  record.file = facts.file;
-  record.keys = facts.keys;
-  record.expected = text_or_null(facts.expected);
-  record.actual = text_or_null(facts.actual);
-  if (facts.rank) {
-    record.rank = *facts.rank;
-  }
-  record.hint = facts.hint;
-  line_of_json(reports::to_json(reports::to_value(record), true));
-}
-
-void Console::line_of_json(std::string_view text) {
-  out(text);
-  out("\n");
+  out(error_document(error) + "\n");
 }
 
 void Console::progress(std::string_view what, std::uint64_t done, std::uint64_t total) {
@@ -185,9 +186,11 @@ void Console::progress(std::string_view what, std::uint64_t done, std::uint64_t 
   }
   last_drawn_ = now;
   has_drawn_ = true;
-  std::string line = "\r\x1b[K" + std::string(what) + ' ' + human_bytes(done);
+  // Of bytes, of ranks or of cases: what share is done is right for all of them.
+  std::string line = "\r\x1b[K" + std::string(what);
   if (total > 0) {
-    line += " of " + human_bytes(total) + " (" + std::to_string(done * 100 / total) + " %)";
+    const double share = std::min(1.0, static_cast<double>(done) / static_cast<double>(total));
+    line += ' ' + std::to_string(static_cast<int>(share * 100)) + " %";
   }
   try {
     write_all(STDERR_FILENO, line);

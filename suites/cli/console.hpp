@@ -20,6 +20,9 @@ enum class ColorChoice : std::uint8_t { automatic, always, never };
 /// The reader of stdout went away. Caught by run(); a quiet success.
 struct BrokenPipe {};
 
+/// The error as a document: weightproof.error/1, without a newline at its end.
+std::string error_document(const Error& error);
+
 class Console {
  public:
   Console();
@@ -52,7 +55,6 @@ class Console {
   void end_progress();
 
  private:
-  void line_of_json(std::string_view text);
   void write_stdout(std::string_view text);
   std::string buffer_;
   bool is_json_ = false;

@@ -228,6 +228,7 @@ void write_report(const StateDifference& difference, const std::vector<Explanati
 }  // namespace
 
 int run_diff(const Arguments& arguments, Console& console) {
+  const std::string directory = prepare_report(arguments);
   Tolerance tolerance;
   tolerance.ulp = arguments.count("--ulp").value_or(0);
   tolerance.rtol = arguments.number("--rtol").value_or(0);
@@ -242,7 +243,6 @@ int run_diff(const Arguments& arguments, Console& console) {
     older.emplace(arguments.text("--earlier"), arguments);
     earlier = older->decode(arguments);
   }
-  const std::string directory = prepare_report(arguments);
   StateDifference difference = compare_states(
       *left, *right, tolerance, asked_threads(arguments),
       [&console](std::uint64_t done, std::uint64_t total) { console.progress("comparing", done, total); });

@@ -14,10 +14,12 @@
 #include "suites/cli/checkpoints.hpp"
 #include "suites/cli/common.hpp"
 #include "suites/cli/interrupt.hpp"
+#include "suites/cli/target.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/state/native_state.hpp"
 #include "suites/state/requantized.hpp"
 #include "suites/support/json_writer.hpp"
+#include "suites/support/shell.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/quantization.hpp"
 
@@ -156,7 +158,7 @@ void write_result(const save::ExportResult& result, const std::string& target, c
     return;
   }
   console.line(counted(outcome.tensors, "tensor", "tensors") + ", " + human_bytes(result.total_size) + ", written to " +
-               counted(result.files.size(), "file", "files") + " in " + printable(target));
+               counted(result.files.size(), "file", "files") + " in " + shown_path(target));
   if (!outcome.decoded.empty()) {
     console.line("decoded from " + joined(outcome.decoded));
   }
@@ -171,6 +173,9 @@ void write_result(const save::ExportResult& result, const std::string& target, c
     console.line(counted(outcome.requantized->quantized().size(), "tensor", "tensors") + " quantized by " +
                  outcome.formula + ", " + errors_text(outcome.requantized->statistics()));
   }
+  if (console.is_quiet()) {
+    return;
+  }
   console.line(result.bytes_verified > 0 ? "read back and compared: " + human_bytes(result.bytes_verified)
                                          : "not read back");
 }
@@ -183,27 +188,6 @@ save::ExportOptions export_options(const Arguments& arguments, Console& console,
   options.progress = [&console](std::uint64_t done, std::uint64_t total) { console.progress("writing", done, total); };
   options.stop = interrupt.token();
   return options;
-}
-
-// What --gemma-fold cannot go with, told before anything is opened for writing.
-void require_foldable(const OpenedCheckpoint& opened, const Arguments& arguments) {
-  require_expert_scales(opened.detection.family);
-  ErrorFacts facts;
-  if (opened.schema == nullptr) {
-    facts.hint = "give the checkpoint with its config.json";
-    throw Error(ErrorCode::usage, "the scales of experts cannot be told: " + opened.no_schema_reason, std::move(facts));
-  }
-  for (const char* option : {"--include", "--exclude"}) {
-    if (arguments.has(option)) {
-      facts.hint = "leave one of the two out";
-      throw Error(ErrorCode::usage, std::string(option) + " may part an expert from its scale: --gemma-fold wants both",
-                  std::move(facts));
-    }
-  }
-  if (arguments.text("--quantize") == "keep") {
-    facts.hint = "leave one of the two out";
-    throw Error(ErrorCode::usage, "--quantize keep keeps what is stored, --gemma-fold changes it", std::move(facts));
-  }
 }
 
 // The files of a checkpoint, or those that a native state came from.
@@ -268,6 +252,7 @@ int run_export(const Arguments& arguments, Console& console) {
     facts.hint = "give one of the two";
     throw Error(ErrorCode::usage, "--shard-size and --shards-like both say how to split", facts);
   }
+  require_target(target, "--out", arguments.flag("--replace") ? Standing::anything : Standing::nothing, true);
   {
     storage::SelectionOptions selection;
     selection.revision = arguments.text("--revision");
@@ -285,10 +270,12 @@ int run_export(const Arguments& arguments, Console& console) {
     facts.hint = "leave one of the two out";
     throw Error(ErrorCode::usage, "--quantize keep keeps what is stored, --dtype changes it", facts);
   }
-  const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
-  if (arguments.flag("--gemma-fold")) {
-    require_foldable(opened, arguments);
+  if (quantize == "keep" && arguments.flag("--gemma-fold")) {
+    ErrorFacts facts;
+    facts.hint = "leave one of the two out";
+    throw Error(ErrorCode::usage, "--quantize keep keeps what is stored, --gemma-fold changes it", std::move(facts));
   }
+  const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
   std::optional<DType> declared;
   std::string quantization;  // text of the new quantization_config
   bool is_decoded = false;

@@ -14,12 +14,22 @@
 #include "loader/core/config.hpp"
 #include "loader/storage/checkpoint.hpp"
 #include "suites/cli/common.hpp"
+#include "suites/cli/fixture_target.hpp"
+#include "suites/cli/fixture_words.hpp"
+#include "suites/cli/interrupt.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/support/json_writer.hpp"
+#include "suites/support/shell.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
 namespace {
+
+[[noreturn]] void usage(std::string message, std::string hint) {
+  ErrorFacts facts;
+  facts.hint = std::move(hint);
+  throw Error(ErrorCode::usage, std::move(message), std::move(facts));
+}
 
 [[noreturn]] void unknown(const std::string& what, const std::string& word, const std::vector<std::string>& known) {
   std::vector<std::string_view> names(known.begin(), known.end());
@@ -67,71 +77,6 @@ std::vector<std::string> fault_names() {
   return names;
 }
 
-int list(Console& console) {
-  if (console.is_json()) {
-    JsonWriter json([&console](std::string_view text) { console.out(text); });
-    json.begin_object().member("schema", "weightproof.fixtures/1").name("families").begin_array();
-    for (const std::string& family : fixtures::families()) {
-      const auto names = [&json](const char* member, const std::vector<std::string>& list) {
-        json.name(member).begin_array();
-        json.compact();
-        for (const std::string& name : list) {
-          json.value(name);
-        }
-        json.end_array();
-      };
-      json.begin_object().member("name", family);
-      names("presets", fixtures::presets(family));
-      names("forms", fixtures::forms(family));
-      json.end_object();
-    }
-    json.end_array().name("faults").begin_array();
-    for (const fixtures::CorruptionOperator& row : fixtures::corruption_operators()) {
-      const fixtures::GenerateOptions twin = fixtures::clean_twin(row);
-      json.begin_object().compact().member("name", row.name).member("check", row.check).member("status", row.status);
-      json.member("family", twin.family)
-          .member("preset", twin.preset)
-          .member("needs_twin", row.needs_twin)
-          .end_object();
-    }
-    json.end_array().name("quantized").begin_array();
-    for (const fixtures::QuantizedCase& row : fixtures::quantized_cases()) {
-      json.begin_object().compact().member("name", row.name).member("scheme", row.scheme);
-      json.member("check", row.check).member("status", row.status).end_object();
-    }
-    json.end_array().end_object();
-    json.flush();
-    console.out("\n");
-    return k_exit_done;
-  }
-  const auto row = [&console](std::string left, const std::string& right, std::size_t width) {
-    left.append(left.size() < width ? width - left.size() : 1, ' ');
-    console.line("  " + left + right);
-  };
-  console.line(console.styled(Tone::strong, "families and their presets"));
-  for (const std::string& family : fixtures::families()) {
-    std::string presets;
-    for (const std::string& preset : fixtures::presets(family)) {
-      presets += (presets.empty() ? "" : ", ") + preset;
-    }
-    row(family, presets, 24);
-  }
-  console.line("\n" +
-               console.styled(Tone::strong, "quantized tensors without a family: fixture quantized --preset NAME"));
-  for (const fixtures::QuantizedCase& each : fixtures::quantized_cases()) {
-    row(std::string(each.name),
-        each.check.empty() ? std::string(each.scheme) : std::string(each.check) + " (" + std::string(each.status) + ")",
-        34);
-  }
-  console.line("\n" + console.styled(Tone::strong, "faults and the checks that must notice them"));
-  for (const fixtures::CorruptionOperator& fault : fixtures::corruption_operators()) {
-    row(std::string(fault.name),
-        std::string(fault.check) + (fault.status == "fail" ? std::string() : " (" + std::string(fault.status) + ")"),
-        34);
-  }
-  return k_exit_done;
-}
-
 // NAME=VALUE as the member of an object; a value that is no JSON is text.
 std::string config_changes(const std::vector<std::string>& settings) {
   std::string text;
@@ -157,36 +102,6 @@ std::string config_changes(const std::vector<std::string>& settings) {
   return text;
 }
 
-// The command that makes the checkpoint without its fault.
-std::string twin_command(const fixtures::GenerateOptions& options, const Arguments& arguments) {
-  std::string out = "weightproof fixture " + options.family + " --preset " + options.preset;
-  if (!options.form.empty()) {
-    out += " --form " + options.form;
-  }
-  if (options.shard_bytes == 0 && options.shard_count != 1) {
-    out += " --shards " + std::to_string(options.shard_count);
-  }
-  const char* tie = options.tie == fixtures::TieMode::tied          ? "tied"
-                    : options.tie == fixtures::TieMode::untied      ? "untied"
-                    : options.tie == fixtures::TieMode::absent      ? "absent"
-                    : options.tie == fixtures::TieMode::stored_head ? "stored"
-                                                                    : nullptr;
-  if (tie != nullptr) {
-    out += std::string(" --tie ") + tie;
-  }
-  for (const char* name : {"--weights", "--seed", "--shard-size", "--sparse"}) {
-    if (arguments.has(name)) {
-      out += std::string(" ") + name + ' ' + arguments.text(name);
-    }
-  }
-  if (arguments.has("--set")) {
-    for (const std::string& setting : arguments.texts("--set")) {
-      out += " --set '" + printable(setting) + "'";
-    }
-  }
-  return out + " --out DIR";
-}
-
 fixtures::TieMode tie_mode(const std::string& text) {
   return text == "tied"     ? fixtures::TieMode::tied
          : text == "untied" ? fixtures::TieMode::untied
@@ -195,46 +110,47 @@ fixtures::TieMode tie_mode(const std::string& text) {
                             : fixtures::TieMode::as_preset;
 }
 
-}  // namespace
+// The fault of --break, or null.
+const fixtures::CorruptionOperator* asked_fault(const Arguments& arguments) {
+  const std::string name = arguments.text("--break");
+  if (name.empty()) {
+    return nullptr;
+  }
+  const fixtures::CorruptionOperator* fault = fixtures::find_corruption(name);
+  if (fault == nullptr) {
+    unknown("fault", name, fault_names());
+  }
+  return fault;
+}
 
-int run_fixture(const Arguments& arguments, Console& console) {
-  if (arguments.flag("--list")) {
-    return list(console);
-  }
-  const std::string fault_name = arguments.text("--break");
-  fixtures::GenerateOptions options;
-  if (!fault_name.empty()) {
-    const fixtures::CorruptionOperator* fault = fixtures::find_corruption(fault_name);
-    if (fault == nullptr) {
-      unknown("fault", fault_name, fault_names());
-    }
-    options = fixtures::clean_twin(*fault);  // the checkpoint in which the fault shows
-    if (!fixtures::needs_shards(*fault)) {
-      options.shard_count = 1;  // as the same checkpoint is written without the fault
-    }
-  }
-  if (arguments.positionals().empty() && fault_name.empty()) {
-    ErrorFacts facts;
-    facts.hint = "`weightproof fixture --list` names the families";
-    throw Error(ErrorCode::usage, "fixture wants a family, or --break with a fault", facts);
+fixtures::GenerateOptions asked_options(const Arguments& arguments, const fixtures::CorruptionOperator* fault) {
+  if (arguments.positionals().empty() && fault == nullptr) {
+    usage("fixture wants a family, or --break with a fault", "`weightproof fixture --list` names the families");
   }
   if (!arguments.has("--out")) {
-    ErrorFacts facts;
-    facts.hint = "give --out DIR, a directory that does not exist yet or is empty";
-    throw Error(ErrorCode::usage, "fixture wants a directory to write to", facts);
+    usage("fixture wants a directory to write to", "give --out DIR, a directory that does not exist yet or is empty");
   }
+  fixtures::GenerateOptions options;
   if (!arguments.positionals().empty()) {
     require_known("family", arguments.positionals().front(), family_names());
     options.family = arguments.positionals().front();
+    options.preset = is_quantized_case(options.family) ? std::string() : options.preset;
   }
-  if (arguments.has("--preset")) {
-    options.preset = arguments.text("--preset");
-  } else if (is_quantized_case(options.family) && fault_name.empty()) {
-    ErrorFacts facts;
-    facts.hint = "give --preset NAME; `weightproof fixture --list` names them";
-    throw Error(ErrorCode::usage, "which of the quantized cases?", facts);
+  if (fault != nullptr) {
+    // The checkpoint in which the fault shows.
+    options =
+        arguments.positionals().empty() ? fixtures::clean_twin(*fault) : fixtures::clean_twin(*fault, options.family);
+    if (!fixtures::needs_shards(*fault)) {
+      options.shard_count = 1;  // as the same checkpoint is written without the fault
+    }
+    options.corrupt = fault->name;
   }
-  require_known("preset of " + options.family, options.preset, preset_names(options.family));
+  options.preset = arguments.text("--preset", options.preset);
+  if (!options.preset.empty()) {
+    require_known("preset of " + options.family, options.preset, preset_names(options.family));
+  } else if (fault == nullptr) {
+    usage("which of the quantized cases?", "give --preset NAME; `weightproof fixture --list` names them");
+  }
   if (arguments.has("--form")) {
     options.form = arguments.text("--form");
     require_known("form of " + options.family, options.form, form_names(options.family));
@@ -242,21 +158,18 @@ int run_fixture(const Arguments& arguments, Console& console) {
   if (is_quantized_case(options.family)) {
     for (const char* option : {"--weights", "--shard-size", "--tie", "--sparse", "--set"}) {
       if (arguments.has(option)) {
-        ErrorFacts facts;
-        facts.hint = "leave it out";
-        throw Error(ErrorCode::usage, std::string(option) + " does not go with quantized cases", facts);
+        usage(std::string(option) + " does not go with quantized cases", "leave it out");
       }
     }
   }
   options.dtype = arguments.text("--weights", options.dtype);
   options.seed = arguments.count("--seed").value_or(options.seed);
   options.shard_count = arguments.count("--shards").value_or(options.shard_count);
-  if (options.shard_count == 0 || (arguments.has("--shards") && arguments.has("--shard-size"))) {
-    ErrorFacts facts;
-    facts.hint = "give --shards 1 or more, or --shard-size alone";
-    throw Error(ErrorCode::usage,
-                options.shard_count == 0 ? "no file is too few" : "--shards and --shard-size both say how to split",
-                facts);
+  if (options.shard_count == 0) {
+    usage("no file is too few", "give --shards 1 or more");
+  }
+  if (arguments.has("--shards") && arguments.has("--shard-size")) {
+    usage("--shards and --shard-size both say how to split", "give one of the two");
   }
   options.shard_bytes = arguments.bytes("--shard-size").value_or(options.shard_bytes);
   if (arguments.has("--tie")) {
@@ -266,29 +179,84 @@ int run_fixture(const Arguments& arguments, Console& console) {
   if (arguments.has("--set")) {
     options.config_changes = config_changes(arguments.texts("--set"));
   }
-  options.corrupt = fault_name;
+  return options;
+}
 
-  const std::filesystem::path directory = arguments.text("--out");
-  fixtures::GeneratedCheckpoint made;
+// Of this size a checkpoint is announced: it takes a while and a part of the disk.
+constexpr std::uint64_t k_announced_bytes = std::uint64_t{256} << 20U;
+
+void announce(const fixtures::GenerateOptions& options, const FixtureTarget& target, const std::string& directory,
+              Console& console) {
+  if (is_quantized_case(options.family)) {
+    return;  // all are small
+  }
+  const fixtures::GeneratedCheckpoint planned = fixtures::plan_checkpoint(options);
+  const std::uint64_t bytes = fixtures::written_bytes(planned);
+  if (bytes >= k_announced_bytes && !console.is_quiet()) {
+    console.note("writing " + human_bytes(bytes) + " in " + counted(planned.files.size(), "file", "files") + " to " +
+                 shown_path(directory) + (options.sparse_edge_bytes == 0 ? "; --sparse BYTES would leave holes" : ""));
+  }
+  target.require_space(bytes);
+}
+
+fixtures::GeneratedCheckpoint make(const fixtures::GenerateOptions& options, const fixtures::CorruptionOperator* fault,
+                                   const Arguments& arguments, const FixtureTarget& target,
+                                   const InterruptGuard& interrupt, Console& console) {
+  fixtures::GenerateControl control;
+  control.stop = interrupt.token();
+  control.progress = [&console](std::uint64_t done, std::uint64_t total) { console.progress("writing", done, total); };
+  const auto refuse = [&](const std::string& reason) {
+    if (fault != nullptr) {
+      refuse_fault(*fault, options, arguments, reason, target.staging() / "scratch");
+    }
+    usage(options.family + ' ' + options.preset + " cannot be made so: " + reason,
+          arguments.has("--set") ? "give --set entries under which the family's config still describes a model"
+                                 : "`weightproof fixture --list` names what can be made");
+  };
+  // std::system_error is a std::runtime_error, and an Error is one too.
   try {
-    made = fixtures::generate(options, directory);
-  } catch (const std::invalid_argument& error) {
-    ErrorFacts facts;
-    facts.hint = "--out must be empty or absent; `weightproof fixture --list` names what can be made";
-    throw Error(ErrorCode::usage, error.what(), facts);
+    announce(options, target, arguments.text("--out"), console);
+    fixtures::GeneratedCheckpoint made = fixtures::generate(options, target.staging(), control);
+    console.end_progress();
+    return made;
+  } catch (const Error&) {
+    throw;
+  } catch (const fixtures::Stopped& stopped) {
+    throw Error(ErrorCode::io_error, stopped.what());  // nobody reads it: the signal takes its course
   } catch (const std::system_error& error) {
     ErrorFacts facts;
     facts.hint = "choose a directory that can be written and has room";
     throw Error(ErrorCode::io_error, error.what(), facts);
+  } catch (const fixtures::NothingToDamage& error) {
+    refuse(error.what());
+  } catch (const std::invalid_argument& error) {
+    refuse(error.what());
   } catch (const std::runtime_error& error) {
-    if (!arguments.has("--set")) {
+    // A preset that its own family cannot be made from is a defect.
+    if (fault == nullptr && !arguments.has("--set") && !arguments.has("--tie") && !arguments.has("--weights")) {
       throw;
     }
-    ErrorFacts facts;
-    facts.hint = "give --set entries under which the family's config still describes a model";
-    throw Error(ErrorCode::usage, error.what(), facts);
+    refuse(error.what());
   }
-  const fixtures::CorruptionOperator* fault = fixtures::find_corruption(fault_name);
+  throw Error(ErrorCode::internal, "not reached");
+}
+
+}  // namespace
+
+int run_fixture(const Arguments& arguments, Console& console) {
+  if (arguments.flag("--list")) {
+    return list_fixtures(console);
+  }
+  const fixtures::CorruptionOperator* fault = asked_fault(arguments);
+  const fixtures::GenerateOptions options = asked_options(arguments, fault);
+  const std::filesystem::path directory = arguments.text("--out");
+  // A signal is a wish to stop: what is there by then goes, and then the signal takes its course.
+  const InterruptGuard interrupt;
+  FixtureTarget target(directory);
+  if (options.preset.empty()) {
+    refuse_fault(*fault, options, arguments, "which of the quantized cases is not said", target.staging() / "scratch");
+  }
+  fixtures::GeneratedCheckpoint made = make(options, fault, arguments, target, interrupt, console);
   std::uint64_t tensors = made.tensors.size();
   // What a check must complain about: the fault, or what a quantized case was made for.
   struct Planted {
@@ -299,7 +267,7 @@ int run_fixture(const Arguments& arguments, Console& console) {
     planted = {fault->name, fault->check, fault->status};
   }
   if (is_quantized_case(options.family)) {
-    const Catalog catalog = storage::read_checkpoint(directory, {}, 1).catalog;
+    const Catalog catalog = storage::read_checkpoint(target.staging(), {}, 1).catalog;
     tensors = catalog.size();
     made.total_bytes = catalog.bytes();
     const auto cases = fixtures::quantized_cases();
@@ -309,6 +277,7 @@ int run_fixture(const Arguments& arguments, Console& console) {
       planted = {found->name, found->check, found->status};
     }
   }
+  target.publish();
   if (console.is_json()) {
     JsonWriter json([&console](std::string_view text) { console.out(text); });
     json.begin_object()
@@ -345,21 +314,29 @@ int run_fixture(const Arguments& arguments, Console& console) {
   }
   console.line("made " + options.family + " " + options.preset + ": " + counted(tensors, "tensor", "tensors") + ", " +
                human_bytes(made.total_bytes) + ", " + counted(made.files.size(), "file", "files") + " in " +
-               printable(directory.string()));
+               shown_path(directory.string()));
   if (planted) {
     std::string subjects;
     for (const std::string& subject : made.subjects) {
       subjects += (subjects.empty() ? "" : ", ") + printable(subject);
     }
     console.line("broken by " + std::string(planted->name) + ": " + std::string(planted->check) + " must report " +
-                 (subjects.empty() ? std::string("it") : subjects));
-    if (fault != nullptr && !console.is_quiet()) {
-      console.line("whole twin: " + twin_command(options, arguments));
-    }
+                 (subjects.empty() ? std::string("it") : subjects) +
+                 (fault != nullptr && fault->needs_twin ? ", which shows beside the whole twin alone" : ""));
   }
-  if (!console.is_quiet()) {
-    console.line("next: weightproof verify " + printable(directory.string()));
+  if (console.is_quiet()) {
+    return k_exit_done;
   }
+  std::string next = "weightproof verify " + typed_path(directory.string());
+  if (fault != nullptr && fault->needs_twin) {
+    // Alone it has nothing wrong with it: the twin has to be made first.
+    const std::string twin = typed_path(twin_directory(directory));
+    console.line("whole twin: " + twin_command(options, arguments, twin));
+    next += " --against " + twin;
+  } else if (fault != nullptr) {
+    console.line("whole twin: " + twin_command(options, arguments, "DIR"));
+  }
+  console.line("next: " + next);
   return k_exit_done;
 }
 

@@ -34,6 +34,19 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t first
   return out;
 }
 
+// A screen has room for what an option does, not for its fine print: the text up to the first semicolon outside of
+// brackets.
+std::string_view brief(std::string_view help) {
+  int depth = 0;
+  for (std::size_t i = 0; i < help.size(); ++i) {
+    depth += help[i] == '(' ? 1 : help[i] == ')' ? -1 : 0;
+    if (depth == 0 && help.substr(i).starts_with("; ")) {
+      return help.substr(0, i);
+    }
+  }
+  return help;
+}
+
 std::string row(const std::string& left, std::string_view right, std::size_t left_width) {
   std::string out = "  " + left;
   const std::size_t indent = left_width + 4;
@@ -91,9 +104,15 @@ std::string help_text() {
   out += row("-h, --help", "this text; after a verb, the help of that verb", 12);
   out += row("    --version", "the version", 16);
   out += row("    --generate KIND", "man page or completions: man, bash, zsh, fish", 20);
-  out +=
-      "\nExit status: 0 done and no check failed, 1 a check failed, 2 usage, 3 it could not be done.\n"
-      "Every option can be given as an environment variable too: --keys-only is WEIGHTPROOF_KEYS_ONLY=1.\n";
+  out += "\nExit status: 0 done and no check failed, 1 a check failed, 2 usage, 3 it could not be done.\n";
+  std::string typed;
+  for (const OptionSpec& option : all_options()) {
+    if (!option.has_environment) {
+      typed += (typed.empty() ? "" : ", ") + std::string(option.name);
+    }
+  }
+  out += "Options can be given as environment variables too: --keys-only is WEIGHTPROOF_KEYS_ONLY=1.\n";
+  out += wrapped("Typed each time, since they say what is made and where it goes: " + typed + ".", 0, 0) + '\n';
   return out;
 }
 
@@ -125,9 +144,8 @@ std::string help_text(const VerbSpec& verb, bool full) {
       if (option->group != group) {
         continue;
       }
-      // A screen has room for what an option does, not for its fine print.
       const std::string_view help = option->help_of(verb.name);
-      std::string text(full ? help : help.substr(0, help.find("; ")));
+      std::string text(full ? help : brief(help));
       if (full && option->has_environment) {
         text += " [" + option->environment_name() + "]";
       }

@@ -5,6 +5,7 @@
 #include "suites/cli/common.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/support/json_writer.hpp"
+#include "suites/support/shell.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/registry.hpp"
 #include "suites/verify/verify.hpp"
@@ -110,7 +111,7 @@ void write_files(const storage::Checkpoint& checkpoint, Console& console) {
 
 void write_text(const Context& context, const reports::CheckpointInfo& info, const std::vector<CheckRecord>& problems,
                 bool with_tensors, Console& console) {
-  console.line(console.styled(Tone::strong, printable(info.path)));
+  console.line(console.styled(Tone::strong, shown_path(info.path)));
   std::string size =
       info.format + ", " + counted(info.files, "file", "files") + ", " + counted(info.tensors, "tensor", "tensors");
   if (info.bytes > 0) {

@@ -44,6 +44,9 @@ judge::CaseFilter filter_of(const Arguments& arguments) {
 
 int list(const judge::CaseFilter& filter, Console& console) {
   const std::vector<judge::Case> cases = judge::list_cases(filter);
+  if (cases.empty()) {
+    judge::refuse_empty(filter);
+  }
   if (!console.is_json()) {
     for (const judge::Case& row : cases) {
       console.line(row.id());
@@ -70,10 +73,11 @@ int list(const judge::CaseFilter& filter, Console& console) {
 
 int run_judge(const Arguments& arguments, Console& console) {
   judge::JudgeOptions options;
-  options.filter = filter_of(arguments);
   if (arguments.flag("--list")) {
-    return list(options.filter, console);
+    return list(filter_of(arguments), console);
   }
+  const std::string directory = prepare_report(arguments);
+  options.filter = filter_of(arguments);
   options.command = arguments.positionals();
   if (options.command.empty()) {
     ErrorFacts facts;
@@ -88,7 +92,6 @@ int run_judge(const Arguments& arguments, Console& console) {
   options.progress = [&console](std::string_view what, std::uint64_t done, std::uint64_t total) {
     console.progress(what, done, total);
   };
-  const std::string directory = prepare_report(arguments);
   const InterruptGuard interrupt;
   options.stop = interrupt.token();
   reports::Report report = judge::judge(options);

@@ -6,6 +6,7 @@
 #include "loader/exec/engine.hpp"
 #include "loader/measure/cache.hpp"
 #include "loader/measure/memory.hpp"
+#include "loader/plan/text.hpp"
 #include "loader/save/export.hpp"
 #include "suites/cli/carried.hpp"
 #include "suites/cli/checkpoints.hpp"
@@ -13,9 +14,11 @@
 #include "suites/cli/interrupt.hpp"
 #include "suites/cli/planning.hpp"
 #include "suites/cli/rank_table.hpp"
+#include "suites/cli/target.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/state/native_state.hpp"
 #include "suites/support/json_writer.hpp"
+#include "suites/support/shell.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
@@ -79,6 +82,10 @@ void emit(const OpenedCheckpoint& opened, const plan::Plan& plan, exec::LoadAtte
   if (choice.topology) {
     options.metadata->emplace_back("weightproof.topology", plan::to_string(*choice.topology));
     options.metadata->emplace_back("weightproof.rank", std::to_string(choice.rank));
+    options.metadata->emplace_back("weightproof.ranks", std::to_string(choice.topology->world()));
+    if (arguments.has("--stages")) {
+      options.metadata->emplace_back("weightproof.stages", arguments.text("--stages"));
+    }
   }
   const std::filesystem::path config = opened.checkpoint.root / "config.json";
   if (opened.checkpoint.config && !target.ends_with(".safetensors")) {
@@ -107,6 +114,10 @@ int run_load(const Arguments& arguments, Console& console) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
   };
   const RankChoice choice = rank_choice(arguments);
+  const std::string target = arguments.text("--emit");
+  if (!target.empty()) {
+    require_target(target, "--emit", Standing::nothing, false);
+  }
   const OpenedCheckpoint opened(arguments.positionals().front(), arguments);
   const double scan_s = seconds_since(start);
   const auto plan_start = std::chrono::steady_clock::now();
@@ -128,7 +139,6 @@ int run_load(const Arguments& arguments, Console& console) {
   const measure::MemoryReport memory = watch.finish();
   console.end_progress();
   attempt.require_complete();
-  const std::string target = arguments.text("--emit");
   if (!target.empty()) {
     emit(opened, plan, attempt, target, choice, arguments);
   }
@@ -163,8 +173,7 @@ int run_load(const Arguments& arguments, Console& console) {
     if (choice.topology) {
       console.line("rank    " + std::to_string(choice.rank) + " of " + plan::to_string(*choice.topology));
     }
-    console.line("read    " + human_bytes(counters.read_bytes) + " in " +
-                 counted(counters.requests, "request", "requests") + ", " +
+    console.line("read    " + human_bytes(counters.read_bytes) + plan::reads_text(plan) + ", " +
                  counted(counters.opens, "file opened", "files opened"));
     console.line("memory  " + human_bytes(host.peak) + " at the peak, predicted " +
                  human_bytes(plan.memory().peak_bytes()));
@@ -173,7 +182,7 @@ int run_load(const Arguments& arguments, Console& console) {
       console.line("digest  " + digest);
     }
     if (!target.empty()) {
-      console.line("written to " + printable(target));
+      console.line("written to " + shown_path(target));
     }
     return k_exit_done;
   }

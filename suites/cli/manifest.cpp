@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // manifest: digests of the decoded tensors, to compare with later without the original.
 #include <algorithm>
+#include <array>
 
 #include "suites/cli/checkpoints.hpp"
 #include "suites/cli/common.hpp"
+#include "suites/cli/target.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/state/digests.hpp"
 #include "suites/support/json_writer.hpp"
+#include "suites/support/shell.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
@@ -14,6 +17,9 @@ namespace {
 
 constexpr std::size_t k_manifest_bytes_max = std::size_t{1} << 30U;
 constexpr std::size_t k_listed_max = 20;
+// What decides which tensors are digested, and as what.
+constexpr std::array<std::string_view, 6> k_reading = {"--revision", "--variant", "--family",
+                                                       "--include",  "--exclude", "--dtype"};
 
 int report_check(const ManifestDifference& difference, const std::string& file, Console& console) {
   if (console.is_json()) {
@@ -37,9 +43,9 @@ int report_check(const ManifestDifference& difference, const std::string& file, 
     console.out("\n");
   } else if (difference.is_empty()) {
     console.line(console.styled(Tone::pass, "PASS") + "  " +
-                 counted(difference.equal, "tensor is as", "tensors are as") + " recorded in " + printable(file));
+                 counted(difference.equal, "tensor is as", "tensors are as") + " recorded in " + shown_path(file));
   } else {
-    console.line(console.styled(Tone::fail, "FAIL") + "  not as recorded in " + printable(file));
+    console.line(console.styled(Tone::fail, "FAIL") + "  not as recorded in " + shown_path(file));
     const auto list = [&console](const char* what, const std::vector<std::string>& keys) {
       for (std::size_t i = 0; i < std::min(keys.size(), k_listed_max); ++i) {
         console.line("  " + std::string(what) + "  " + printable(keys[i]));
@@ -60,6 +66,10 @@ int report_check(const ManifestDifference& difference, const std::string& file, 
 
 int run_manifest(const Arguments& arguments, Console& console) {
   const std::string check_file = arguments.text("--check");
+  const std::string out = arguments.text("--out");
+  if (!out.empty() && check_file.empty()) {
+    require_target(out, "--out", Standing::file, false);
+  }
   Manifest expected;
   if (!check_file.empty()) {
     expected = parse_manifest(read_text_file(check_file, k_manifest_bytes_max), check_file);
@@ -90,7 +100,6 @@ int run_manifest(const Arguments& arguments, Console& console) {
     return report_check(compare_manifests(expected.tensors, manifest.tensors), check_file, console);
   }
   const std::string text = manifest_text(manifest, "weightproof " WEIGHTPROOF_VERSION);
-  const std::string out = arguments.text("--out");
   if (!out.empty()) {
     write_text_file(out, text);
   }
@@ -106,9 +115,9 @@ int run_manifest(const Arguments& arguments, Console& console) {
   }
   if (!console.is_quiet()) {
     console.line(counted(manifest.tensors.size(), "tensor", "tensors") + ", " + human_bytes(state->bytes()) +
-                 " digested; written to " + printable(out));
-    console.line("next: weightproof manifest " + printable(arguments.positionals().front()) + " --check " +
-                 printable(out));
+                 " digested; written to " + shown_path(out));
+    console.line("next: weightproof manifest " + typed_path(arguments.positionals().front()) + " --check " +
+                 typed_path(out) + arguments.typed(k_reading));
   }
   return k_exit_done;
 }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "loader/core/error.hpp"
+#include "suites/support/shell.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
@@ -121,22 +122,6 @@ void check_value(const OptionSpec& option, const std::string& value, const std::
 
 bool is_true(std::string_view text) { return text == "1" || text == "true" || text == "yes" || text == "on"; }
 bool is_false(std::string_view text) { return text == "0" || text == "false" || text == "no" || text == "off"; }
-
-std::string quoted(const std::string& word) {
-  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+%@";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
-    return word;
-  }
-  std::string out = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      out += "'\\''";
-    } else {
-      out += c;
-    }
-  }
-  return out + "'";
-}
 
 }  // namespace
 
@@ -262,6 +247,22 @@ std::vector<Arguments::Relaxation> Arguments::given() const {
   return out;
 }
 
+std::string Arguments::typed(std::span<const std::string_view> options) const {
+  std::string out;
+  for (const OptionSpec& option : k_options) {
+    if (!has(option.name) || std::find(options.begin(), options.end(), option.name) == options.end()) {
+      continue;
+    }
+    if (option.kind == OptionKind::flag) {
+      out += ' ' + std::string(option.name);
+    }
+    for (const std::string& value : texts(option.name)) {
+      out += ' ' + std::string(option.name) + ' ' + shell_word(value);
+    }
+  }
+  return out;
+}
+
 Arguments parse_arguments(std::string_view verb, std::span<const std::string> words) {
   CLI::App app;
   app.set_help_flag();
@@ -291,6 +292,7 @@ Arguments parse_arguments(std::string_view verb, std::span<const std::string> wo
   }
 
   Arguments out;
+  out.verb_ = verb;
   for (const std::string& word : app.remaining()) {
     if (word.size() > 1 && word.front() == '-') {
       unknown_option(verb, word);
@@ -339,7 +341,7 @@ Arguments parse_arguments(std::string_view verb, std::span<const std::string> wo
 
   out.command_ = "weightproof " + std::string(verb);
   for (const std::string& word : words) {
-    out.command_ += ' ' + quoted(word);
+    out.command_ += ' ' + shell_word(word);
   }
   return out;
 }

@@ -52,6 +52,7 @@ class Arguments {
   std::optional<std::uint64_t> bytes(std::string_view option) const;
   std::optional<double> number(std::string_view option) const;
   const std::vector<std::string>& positionals() const { return positionals_; }
+  const std::string& verb() const { return verb_; }
   /// The arguments as one shell command, quoted where needed.
   const std::string& command() const { return command_; }
 
@@ -62,12 +63,15 @@ class Arguments {
   };
   /// Options as given, in the order of the table.
   std::vector<Relaxation> given() const;
+  /// Of these options the given ones, as they are typed behind a command: " --dtype f32 --include 'a b'".
+  std::string typed(std::span<const std::string_view> options) const;
 
  private:
   friend Arguments parse_arguments(std::string_view verb, std::span<const std::string> words);
   std::map<std::string, std::vector<std::string>> values_;
   std::map<std::string, bool> from_environment_;
   std::vector<std::string> positionals_;
+  std::string verb_;
   std::string command_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "suites/cli/planning.hpp"
 
-#include "suites/cli/identity_schema.hpp"
+#include "suites/state/identity_schema.hpp"
 #include "suites/verify/quantization.hpp"
 
 namespace weightproof::suites::cli {
@@ -11,12 +11,23 @@ plan::PlanBasis make_plan_basis(const OpenedCheckpoint& opened, const Arguments&
   StateOptions as_coded;
   as_coded.has_codec_shapes = true;
   const DecodedState state(opened.checkpoint, as_coded);
+  if (arguments.has("--include") || arguments.has("--exclude")) {
+    require_subset(state, arguments);
+  }
   std::shared_ptr<const Schema> schema =
       opened.schema ? opened.schema : identity_schema(opened.checkpoint.catalog, state);
   plan::Request request;
   request.dtype = target_dtype(arguments);
   request.decoded_dtype = decoded_dtype(opened.checkpoint.config ? &*opened.checkpoint.config : nullptr);
   request.side = arguments.text("--layout", "native") == "hf" ? plan::Side::hf : plan::Side::native;
+  if (request.side == plan::Side::hf && arguments.flag("--gemma-fold")) {
+    ErrorFacts facts;
+    facts.hint =
+        "leave one of the two out, or use `weightproof export --gemma-fold`, which leaves scales of one in their place";
+    throw Error(ErrorCode::usage,
+                "--layout hf has the names of the files, and --gemma-fold leaves the scales of the experts out",
+                std::move(facts));
+  }
   request.keys.include = arguments.texts("--include");
   request.keys.exclude = arguments.texts("--exclude");
   request.keys.allow_missing = arguments.texts("--allow-missing");

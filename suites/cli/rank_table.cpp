@@ -101,7 +101,7 @@ std::string table_text(const plan::RankLayout& layout, const plan::AllRanks& all
   const auto cell = [](const std::string& text, std::size_t width) {
     return std::string(text.size() < width ? width - text.size() : 1, ' ') + text;
   };
-  std::string out = std::to_string(all.ranks.size()) + " ranks of " + plan::to_string(layout.topology()) + "\n";
+  std::string out = counted(all.ranks.size(), "rank", "ranks") + " of " + plan::to_string(layout.topology()) + "\n";
   const std::string fault = fault_text(all);
   out += fault.empty() ? "together  exactly the checkpoint; equal parts are read alike\n" : "together  " + fault + "\n";
   out += "stored    " + human_bytes(all.checkpoint_bytes) + ", different parts of all ranks " +
@@ -150,14 +150,22 @@ RankChoice rank_choice(const Arguments& arguments) {
   choice.is_all = arguments.flag("--all-ranks");
   const std::optional<std::uint64_t> rank = arguments.count("--rank");
   if (!arguments.has("--topology")) {
-    if (choice.is_all || rank || arguments.has("--stages")) {
-      refuse("--rank, --all-ranks and --stages are about the ranks of a topology", "add --topology, such as tp=2,ep=4");
+    for (const char* option : {"--rank", "--all-ranks", "--stages"}) {
+      if (arguments.has(option)) {
+        refuse(std::string(option) + " is about the ranks of a topology, and there is none",
+               "add --topology, such as tp=2,ep=4");
+      }
     }
     return choice;
   }
   choice.topology = plan::parse_topology(arguments.text("--topology"));
-  if (choice.is_all == rank.has_value()) {
-    refuse("a topology has many ranks", "add --rank R, or under plan --all-ranks");
+  if (choice.is_all && rank) {
+    refuse("--rank asks for one rank, --all-ranks for every one", "leave one of the two out");
+  }
+  if (!choice.is_all && !rank) {
+    const bool has_table = arguments.verb() == "plan";
+    refuse("a topology has many ranks, and none of them is named",
+           has_table ? "add --rank R, or --all-ranks" : "add --rank R");
   }
   if (arguments.text("--layout", "native") == "hf") {
     refuse("stored tensors are not divided among ranks, native ones are", "leave out --layout hf");

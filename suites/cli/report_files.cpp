@@ -40,6 +40,37 @@ std::string rendered(const reports::Report& report, std::string_view format) {
 }
 std::string_view file_of_format(std::string_view format) { return format_named(format).file; }
 
+namespace {
+
+constexpr std::array<std::string_view, 5> k_documents = {"report.json", "report.html", "report.md", "junit.xml",
+                                                         "report.sarif"};
+constexpr std::string_view k_error_file = "error.json";
+
+// Renderings that this run does not ask for have names that others may use as well: they go where a report lies beside
+// them.
+void remove_earlier_report(const std::filesystem::path& directory) {
+  std::vector<std::string_view> names(k_documents.begin(), k_documents.end());
+  if (std::filesystem::exists(directory / "report.json")) {
+    for (const Format& format : k_formats) {
+      names.push_back(format.file);
+    }
+  }
+  names.push_back(k_error_file);
+  for (const std::string_view name : names) {
+    std::error_code error;
+    std::filesystem::remove(directory / name, error);
+    if (error) {
+      ErrorFacts facts;
+      facts.file = name;
+      facts.hint = "choose a directory that can be written";
+      throw Error(ErrorCode::io_error,
+                  "cannot take away what an earlier run left in " + directory.string() + ": " + error.message(), facts);
+    }
+  }
+}
+
+}  // namespace
+
 std::string prepare_report(const Arguments& arguments) {
   std::string directory = arguments.text("--report");
   const std::vector<std::string> formats = arguments.choices("--format");
@@ -50,18 +81,34 @@ std::string prepare_report(const Arguments& arguments) {
   }
   if (!directory.empty()) {
     make_directory(directory);
+    remove_earlier_report(directory);
   }
   return directory;
+}
+
+void leave_error_report(const Error& error, const Arguments& arguments) noexcept {
+  try {
+    const std::filesystem::path directory = arguments.text("--report");
+    // A report that is there is of this run: only what came after it went wrong.
+    if (!directory.empty() && std::filesystem::is_directory(directory) &&
+        !std::filesystem::exists(directory / "report.json")) {
+      write_text_file(directory / k_error_file, error_document(error) + "\n");
+    }
+  } catch (...) {  // the error itself is told all the same
+  }
 }
 
 void write_report_files(const reports::Report& report, const std::filesystem::path& directory,
                         const std::vector<std::string>& formats) {
   make_directory(directory);
-  write_text_file(directory / "report.json", reports::emit_json(report));
-  write_text_file(directory / "report.html", reports::emit_html(report));
-  write_text_file(directory / "report.md", reports::emit_markdown(report));
-  write_text_file(directory / "junit.xml", reports::emit_junit(report));
-  write_text_file(directory / "report.sarif", reports::emit_sarif(report));
+  const auto write = [&directory](std::size_t document, const std::string& text) {
+    write_text_file(directory / k_documents[document], text);
+  };
+  write(0, reports::emit_json(report));
+  write(1, reports::emit_html(report));
+  write(2, reports::emit_markdown(report));
+  write(3, reports::emit_junit(report));
+  write(4, reports::emit_sarif(report));
   for (const std::string& format : formats) {
     write_text_file(directory / file_of_format(format), rendered(report, format));
   }

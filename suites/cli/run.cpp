@@ -7,6 +7,7 @@
 #include <new>
 
 #include "loader/core/error.hpp"
+#include "suites/cli/common.hpp"
 #include "suites/cli/documents.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/support/text.hpp"
@@ -144,6 +145,19 @@ int exit_status_of(const Error& error) {
   return class_of(error.code()) == ErrorClass::usage ? k_exit_usage : k_exit_impossible;
 }
 
+/// Whatever a verb threw, as an error that can be told.
+Error told(const std::exception& failure) {
+  if (const auto* error = dynamic_cast<const Error*>(&failure)) {
+    return *error;
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&failure) != nullptr) {
+    return Error(ErrorCode::alloc_failed, "out of memory");
+  }
+  ErrorFacts facts;
+  facts.hint = "this is a defect of weightproof; report it with the command";
+  return Error(ErrorCode::internal, failure.what(), facts);
+}
+
 int run_words(std::span<const std::string> words, Console& console, std::string_view& verb_name) {
   if (words.empty()) {
     console.out(help_text());
@@ -217,7 +231,12 @@ int run_words(std::span<const std::string> words, Console& console, std::string_
                     : "'" + printable(arguments.positionals()[verb->positionals_max]) + "' is one argument too many",
                 "it is written: " + form);
   }
-  return verb->run(arguments, console);
+  try {
+    return verb->run(arguments, console);
+  } catch (const std::exception& failure) {
+    leave_error_report(told(failure), arguments);
+    throw;
+  }
 }
 
 }  // namespace
@@ -242,15 +261,10 @@ int run(std::span<const std::string> words) {
     try {
       status = run_words(words, console, verb);
       console.end_progress();
-    } catch (const Error& error) {
+    } catch (const std::exception& failure) {
+      const Error error = told(failure);
       console.error(error, verb);
       status = exit_status_of(error);
-    } catch (const std::bad_alloc&) {
-      console.error(Error(ErrorCode::alloc_failed, "out of memory"), verb);
-    } catch (const std::exception& error) {
-      ErrorFacts facts;
-      facts.hint = "this is a defect of weightproof; report it with the command";
-      console.error(Error(ErrorCode::internal, error.what(), facts), verb);
     }
     console.flush();
     return status;

@@ -6,11 +6,13 @@
 
 #include "suites/cli/common.hpp"
 #include "suites/cli/verbs.hpp"
+#include "suites/support/shell.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites::cli {
 
 int run_selftest(const Arguments& arguments, Console& console) {
+  const std::string directory = prepare_report(arguments);
   SelftestOptions options;
   options.kind = arguments.text("--kind");
   options.only = arguments.texts("--only");
@@ -38,9 +40,8 @@ int run_selftest(const Arguments& arguments, Console& console) {
   if (!options.real_data.empty() && !std::filesystem::is_directory(options.real_data)) {
     ErrorFacts facts;
     facts.hint = "give the folder that holds them, or leave out --data";
-    throw Error(ErrorCode::io_error, "there is no folder " + printable(options.real_data.string()), std::move(facts));
+    throw Error(ErrorCode::io_error, "there is no folder " + shown_path(options.real_data.string()), std::move(facts));
   }
-  const std::string directory = prepare_report(arguments);
   const reports::Report report = selftest(mutant_lists(), sound_inputs(), options);
   console.end_progress();
   if (!directory.empty()) {
@@ -51,8 +52,11 @@ int run_selftest(const Arguments& arguments, Console& console) {
   } else {
     const int status = reports::exit_status(report);
     console.line(console.styled(status == 0 ? Tone::pass : Tone::fail, status == 0 ? "PASS" : "FAIL") +
-                 "  the checks against planted faults and sound inputs\n");
-    console.out(kill_table(report));
+                 "  the checks against planted faults and sound inputs");
+    if (status != 0 || !console.is_quiet()) {
+      console.line();
+      console.out(kill_table(report));
+    }
   }
   return reports::exit_status(report);
 }

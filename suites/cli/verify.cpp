@@ -8,8 +8,8 @@
 namespace weightproof::suites::cli {
 
 int run_verify(const Arguments& arguments, Console& console) {
-  const VerifyOptions options = verify_options(arguments, console);
   const std::string directory = prepare_report(arguments);
+  const VerifyOptions options = verify_options(arguments, console);
   reports::Report report = verify(arguments.positionals().front(), options);
   report.run.commit = arguments.text("--commit");
   console.end_progress();

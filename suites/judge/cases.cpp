@@ -10,6 +10,7 @@
 #include "loader/core/glob.hpp"
 #include "loader/plan/ranks.hpp"
 #include "suites/mutants/planned_family.hpp"
+#include "suites/support/text.hpp"
 
 namespace weightproof::suites::judge {
 namespace {
@@ -163,6 +164,73 @@ std::vector<Case> list_cases(const CaseFilter& filter) {
     std::erase_if(out, [&](const Case& row) { return !matches_any_glob(filter.globs, row.id()); });
   }
   return out;
+}
+
+namespace {
+
+std::string quoted_list(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) {
+    out += (out.empty() ? "'" : ", '") + printable(word) + "'";
+  }
+  return out;
+}
+
+/// What stands for all questions of a filter in a sentence: "--wanted rank --topology tp=7".
+std::string question_text(const CaseFilter& filter) {
+  std::string out = "--wanted ";
+  const bool has_state = std::find(filter.wanted.begin(), filter.wanted.end(), Wanted::state) != filter.wanted.end();
+  out += filter.wanted.empty() ? "rank" : filter.wanted.size() == 2 ? "both" : has_state ? "state" : "export";
+  if (!filter.wanted.empty() && !filter.ranks.empty()) {
+    out = "--wanted all";
+  }
+  if (filter.ranks.size() == 1) {
+    out += " --topology " + filter.ranks.front().topology;
+  }
+  return filter.names == Names::native ? out + " --names native" : out;
+}
+
+[[noreturn]] void refuse(const std::string& message, const std::string& hint) {
+  ErrorFacts facts;
+  facts.hint = hint;
+  throw Error(ErrorCode::usage, "no case is left: " + message, std::move(facts));
+}
+
+}  // namespace
+
+void refuse_empty(const CaseFilter& filter) {
+  CaseFilter wider = filter;
+  wider.globs.clear();
+  const std::size_t asked = list_cases(wider).size();
+  if (asked != 0) {
+    // The questions that were not asked may have what --case names.
+    CaseFilter every = filter;
+    every.wanted = CaseFilter{}.wanted;
+    every.ranks = usual_rank_questions();
+    std::size_t others = list_cases(every).size();
+    every.names = Names::native;
+    others += list_cases(every).size();
+    std::vector<std::string_view> families;
+    std::vector<std::string> known = fixtures::families();
+    known.emplace_back(fixtures::k_quantized_family);
+    families.assign(known.begin(), known.end());
+    const std::string& glob = filter.globs.front();
+    const std::string word = glob.substr(0, glob.find('/'));
+    const std::string_view near = nearest(word, families);
+    const bool is_misspelt = others == 0 && !near.empty() && near != word;
+    refuse("--case " + quoted_list(filter.globs) + " takes none of the " + std::to_string(asked) + " cases of " +
+               question_text(filter),
+           others != 0   ? "with --wanted all, or --names native, it takes some; `weightproof judge --list` names them"
+           : is_misspelt ? "did you mean " + std::string(near) + "? `weightproof judge --list` names the cases"
+                         : "`weightproof judge --list` names the cases");
+  }
+  wider.preset = "*";
+  if (!list_cases(wider).empty()) {
+    refuse("--preset '" + printable(filter.preset) + "' takes no preset" +
+               (filter.wanted.empty() ? " that " + question_text(filter) + " is possible for" : std::string()),
+           "`weightproof fixture --list` names them");
+  }
+  refuse("no model can be asked " + question_text(filter), "choose sizes that divide heads, layers and experts");
 }
 
 void write_fixture(const FixtureSpec& fixture, const std::filesystem::path& directory) {

@@ -77,6 +77,8 @@ std::optional<Schema> schema_of(const FixtureSpec& fixture);
 /// In the order of families, presets and forms, quantized checkpoints last; cases of one fixture follow one another.
 /// Topologies that a fixture cannot be divided by are left out. Pure.
 std::vector<Case> list_cases(const CaseFilter& filter);
+/// Which part of a filter that leaves no case took the last of them. Always throws Error(usage).
+[[noreturn]] void refuse_empty(const CaseFilter& filter);
 
 /// Writes the fixture into `directory`, which is made. Throws std::exception of the generator.
 void write_fixture(const FixtureSpec& fixture, const std::filesystem::path& directory);

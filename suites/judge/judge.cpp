@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <iterator>
 #include <map>
@@ -16,6 +18,7 @@
 #include "suites/judge/request.hpp"
 #include "suites/judge/run_subject.hpp"
 #include "suites/judge/work.hpp"
+#include "suites/support/shell.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/machine.hpp"
 #include "suites/verify/verify.hpp"
@@ -39,6 +42,13 @@ std::string last_line(const std::string& text) {
   return printable(std::string_view(text).substr(begin == std::string::npos ? 0 : begin + 1, end - begin), 400);
 }
 
+/// A number as an option takes it: "0.5", "120".
+std::string number_text(double number) {
+  std::array<char, 64> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
+  return {buffer.data(), end};
+}
+
 class Judge {
  public:
   explicit Judge(const JudgeOptions& options) : options_(options), work_(options.keep), start_(Clock::now()) {
@@ -53,9 +63,7 @@ class Judge {
   reports::Report run() {
     const std::vector<Case> cases = list_cases(options_.filter);
     if (cases.empty()) {
-      ErrorFacts facts;
-      facts.hint = "`weightproof judge --list` names the cases";
-      throw Error(ErrorCode::usage, "no case is left", facts);
+      refuse_empty(options_.filter);
     }
     is_single_ = cases.size() == 1;
     for (std::size_t i = 0; i < cases.size() && !options_.stop.stop_requested(); ++i) {
@@ -98,11 +106,17 @@ class Judge {
     if (options_.filter.preset != CaseFilter{}.preset) {
       out += " --preset " + asked.fixture.preset;
     }
-    out += " --";
-    for (const std::string& word : options_.command) {
-      out += ' ' + word;
+    // What may decide how the case ends.
+    if (options_.timeout_s != JudgeOptions{}.timeout_s) {
+      out += " --timeout " + number_text(options_.timeout_s);
     }
-    return out;
+    if (options_.memory_limit) {
+      out += " --memory-limit " + std::to_string(*options_.memory_limit);
+    }
+    if (options_.is_strict) {
+      out += " --strict";
+    }
+    return out + " -- " + shell_words(options_.command);
   }
 
   fs::path fixture_directory(const FixtureSpec& fixture) const { return work_.path() / fixture.id() / "checkpoint"; }
@@ -208,7 +222,7 @@ class Judge {
       case SubjectEnd::not_started:
         break;  // not one case's fault: see add_start_fault()
       case SubjectEnd::timed_out:
-        return {"Subject hangs", "the subject was still running after " + std::to_string(limits.wall.count() / 1000) +
+        return {"Subject hangs", "the subject was still running after " + number_text(options_.timeout_s) +
                                      " s and was ended (--timeout)"};
       case SubjectEnd::over_memory:
         return {"Subject over its memory", "the subject's processes took " + human_bytes(run.peak_bytes) +

@@ -7,22 +7,39 @@
 #include "adapters/family.hpp"
 #include "loader/core/error.hpp"
 #include "loader/storage/file.hpp"
+#include "suites/state/identity_schema.hpp"
+#include "suites/support/text.hpp"
 
 namespace weightproof::suites {
 
-bool is_native_state(const storage::Checkpoint& checkpoint) {
-  for (const storage::Shard& shard : checkpoint.shards) {
-    if (!shard.header || !shard.header->has_metadata) {
-      return false;
-    }
+std::string NativeMark::text() const {
+  std::string out = "native state" + (family.empty() ? std::string() : " of family " + printable(family)) + ": ";
+  out += is_part() ? "what rank " + printable(rank) + " of " + printable(topology) + " holds"
+                   : "what a load without a topology holds";
+  return out;
+}
+
+std::optional<NativeMark> native_mark(const storage::Checkpoint& checkpoint) {
+  const auto value = [](const storage::Shard& shard, std::string_view name) {
     const auto& metadata = shard.header->metadata;
-    if (std::none_of(metadata.begin(), metadata.end(),
-                     [](const auto& row) { return row.first == "weightproof.layout" && row.second == "native"; })) {
-      return false;
+    const auto found =
+        std::find_if(metadata.begin(), metadata.end(), [name](const auto& row) { return row.first == name; });
+    return found == metadata.end() ? std::string() : found->second;
+  };
+  for (const storage::Shard& shard : checkpoint.shards) {
+    if (!shard.header || !shard.header->has_metadata || value(shard, "weightproof.layout") != "native") {
+      return std::nullopt;
     }
   }
-  return !checkpoint.shards.empty();
+  if (checkpoint.shards.empty()) {
+    return std::nullopt;
+  }
+  const storage::Shard& first = checkpoint.shards.front();
+  return NativeMark{value(first, "weightproof.family"), value(first, "weightproof.topology"),
+                    value(first, "weightproof.rank")};
 }
+
+bool is_native_state(const storage::Checkpoint& checkpoint) { return native_mark(checkpoint).has_value(); }
 
 std::vector<save::ExportTensor> restorable(const plan::Plan& plan, const DecodedState& state) {
   const Schema& schema = plan.schema();
@@ -86,6 +103,12 @@ save::SavedLayout read_native_layout(const storage::Checkpoint& checkpoint) {
 
 NativeState read_native_state(const storage::Checkpoint& checkpoint, const ConfigValue* config,
                               std::string_view family) {
+  if (const auto mark = native_mark(checkpoint); mark && mark->is_part()) {
+    ErrorFacts facts;
+    facts.hint = "load the whole model without --topology, or put the parts together first";
+    throw Error(ErrorCode::usage, "there is no way back to the stored files out of a part: this is " + mark->text(),
+                std::move(facts));
+  }
   NativeState out;
   out.layout = read_native_layout(checkpoint);
   out.has_files = !out.layout.files.empty() && !out.layout.files.front().name.empty();
@@ -113,11 +136,7 @@ NativeState read_native_state(const storage::Checkpoint& checkpoint, const Confi
   const Catalog catalog = std::move(builder).finish();
   const adapters::Detection detection = adapters::detect(config, catalog, family);
   if (detection.family == nullptr || config == nullptr || !detection.missing_fields.empty()) {
-    SchemaBuilder identity("identity");
-    for (const StoredTensor& row : catalog.tensors()) {
-      identity.identity(row.key, row.shape, DTypeRule::any);
-    }
-    out.schema = std::make_shared<const Schema>(std::move(identity).finish());
+    out.schema = identity_schema(catalog);
     return out;
   }
   const Form form = detection.family->find_form(*config, catalog);

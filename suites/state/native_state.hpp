@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,17 @@ namespace weightproof::suites {
 
 inline constexpr std::string_view k_native_layout_file = "weightproof.layout.json";
 
-/// Its files say that they hold native tensors.
+/// What the metadata of native state says of it.
+struct NativeMark {
+  std::string family;
+  std::string topology;  ///< empty: one rank held everything
+  std::string rank;      ///< ... of that topology, as text
+  bool is_part() const { return !topology.empty(); }
+  /// "native state of family llama: what rank 1 of tp=2 holds".
+  std::string text() const;
+};
+/// Nothing where the files do not say that they hold native tensors.
+std::optional<NativeMark> native_mark(const storage::Checkpoint& checkpoint);
 bool is_native_state(const storage::Checkpoint& checkpoint);
 
 /// Stored tensors that a plan of native tensors takes in, in the order and with the dtypes of `state`. Those that pass
@@ -40,8 +51,8 @@ struct NativeState {
   std::vector<save::ExportTensor> wanted;  ///< all tensors of the layout, in its order
 };
 
-/// Reads the layout and describes the source again from it. `family`: as --family. Errors: those of the layout and of
-/// the family.
+/// Reads the layout and describes the source again from it. `family`: as --family. Errors: usage for the part of one
+/// rank, those of the layout and of the family.
 NativeState read_native_state(const storage::Checkpoint& checkpoint, const ConfigValue* config,
                               std::string_view family);
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command as a person or a script meets it: a process with arguments, streams and an exit status.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <set>
 
@@ -8,20 +12,10 @@
 #include "loader/core/config.hpp"
 #include "suites/cli/options.hpp"
 #include "suites/cli/verbs.hpp"
-#include "suites/tests/support.hpp"
+#include "suites/tests/cli_testing.hpp"
 
 namespace weightproof::suites::test {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-// One F32 matrix [2, 2] without anything to complain about.
-std::string sound_file(const TemporaryDirectory& directory) {
-  const std::filesystem::path path = directory / "sound.safetensors";
-  const std::string data("\0\0\x80\x3f\0\0\0\x40\0\0\x40\x40\0\0\x80\x40", 16);
-  write_safetensors(path, R"({"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}} )", data);
-  return path.string();
-}
 
 TEST(Cli, HelpIsTheSnapshot) {
   const ProcessResult result = run_tool({"--help"});
@@ -150,7 +144,7 @@ TEST(Cli, AMissingPathIsThreeForEveryVerbThatReadsOne) {
 
 TEST(Cli, EnvironmentMirrorsOptions) {
   const TemporaryDirectory directory;
-  const std::string path = sound_file(directory);
+  const std::string path = sound_file(directory / "sound.safetensors");
   const ProcessResult json = run_tool({"verify", path}, {"WEIGHTPROOF_JSON=1"});
   EXPECT_EQ(json.out.front(), '{');
   EXPECT_EQ(run_tool({"verify", path}, {"WEIGHTPROOF_JSON=0"}).out.front(), 'P');
@@ -162,7 +156,7 @@ TEST(Cli, EnvironmentMirrorsOptions) {
 
 TEST(Cli, ColourFollowsTheOptionThenNoColor) {
   const TemporaryDirectory directory;
-  const std::string path = sound_file(directory);
+  const std::string path = sound_file(directory / "sound.safetensors");
   const auto has_escape = [&](const std::vector<std::string>& more, const std::vector<std::string>& environment) {
     std::vector<std::string> words = {"inspect", path};
     words.insert(words.end(), more.begin(), more.end());
@@ -174,6 +168,32 @@ TEST(Cli, ColourFollowsTheOptionThenNoColor) {
   EXPECT_TRUE(has_escape({}, {"CLICOLOR_FORCE=1"}));
   EXPECT_FALSE(has_escape({}, {"CLICOLOR_FORCE=1", "NO_COLOR=1"}));
   EXPECT_FALSE(has_escape({"--color", "never"}, {"CLICOLOR_FORCE=1"}));
+}
+
+// Work is counted in bytes, in ranks or in cases: progress says what share of it is done.
+TEST(Cli, ProgressIsAShare) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(::grantpt(terminal), 0);
+  ASSERT_EQ(::unlockpt(terminal), 0);
+  const std::string name = ::ptsname(terminal);
+  const int other = ::open(name.c_str(), O_RDWR | O_NOCTTY);  // kept, so that the terminal outlives the command
+  const ProcessResult result =
+      run_program({"/bin/sh", "-c",
+                   "TERM=xterm exec " + shell_word(std::string(WEIGHTPROOF_BINARY_DIR) + "/bin/weightproof") +
+                       " judge --case 'llama/tiny/*' --case 'quantized/a*' -- /bin/sleep 0.15 2>" + name},
+                  {});
+  ::fcntl(terminal, F_SETFL, O_NONBLOCK);
+  std::string drawn;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = ::read(terminal, buffer.data(), buffer.size()); got > 0;
+       got = ::read(terminal, buffer.data(), buffer.size())) {
+    drawn.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  ::close(other);
+  ::close(terminal);
+  EXPECT_TRUE(contains(drawn, "judging llama/tiny/") && contains(drawn, " %")) << drawn << result.err;
+  EXPECT_FALSE(contains(drawn, " B") || contains(drawn, " of ")) << drawn;
 }
 
 TEST(Cli, AReaderThatLeavesIsNoError) {
@@ -203,7 +223,7 @@ TEST(Cli, HostileNamesReachNoTerminal) {
 
 TEST(Cli, InspectDescribesAndValidates) {
   const TemporaryDirectory directory;
-  const std::string path = sound_file(directory);
+  const std::string path = sound_file(directory / "sound.safetensors");
   const ProcessResult text = run_tool({"inspect", path, "--tensors"});
   EXPECT_EQ(text.status, 0);
   EXPECT_TRUE(contains(text.out, "a  F32 [2,2]  16 B at ")) << text.out;
@@ -227,7 +247,7 @@ TEST(Cli, InspectIsZeroAlsoWithProblems) {
 
 TEST(Cli, VerifyWritesTheReport) {
   const TemporaryDirectory directory;
-  const std::string path = sound_file(directory);
+  const std::string path = sound_file(directory / "sound.safetensors");
   const std::filesystem::path report = directory / "report";
   const ProcessResult result = run_tool({"verify", path, "--report", report.string()});
   EXPECT_EQ(result.status, 0) << result.out << result.err;

@@ -74,6 +74,53 @@ TEST(GemmaFold, IsVerifiedLikeAnyLoad) {
   }
 }
 
+// A subset may take the scale and leave its expert, or the other way round: no verb guesses which was meant.
+TEST(GemmaFold, IsRefusedForASubset) {
+  const TemporaryDirectory directory;
+  fixtures::GenerateOptions made;
+  made.family = "gemma4_moe";
+  fixtures::generate(made, directory / "model");
+  const std::string model = (directory / "model").string();
+  const std::string glob = "*router.per_expert_scale";
+  for (const std::string verb : {"verify", "plan", "load", "export"}) {
+    std::vector<std::string> words = {verb, model, "--gemma-fold"};
+    if (verb == "export") {
+      words.insert(words.end(), {"--out", (directory / "out").string()});
+    }
+    for (const std::string option : {"--include", "--exclude"}) {
+      std::vector<std::string> with = words;
+      with.insert(with.end(), {option, glob});
+      const ProcessResult result = run_tool(with);
+      EXPECT_EQ(result.status, 2) << verb << option << result.out << result.err;
+      EXPECT_NE(result.err.find(option +
+                                " may part an expert from its scale: --gemma-fold wants both; leave "
+                                "--gemma-fold out, or " +
+                                option),
+                std::string::npos)
+          << verb << result.err;
+      EXPECT_EQ(result.out, "") << verb;
+    }
+    const ProcessResult environment = run_tool(words, {"WEIGHTPROOF_EXCLUDE=" + glob});
+    EXPECT_EQ(environment.status, 2) << verb << environment.out << environment.err;
+  }
+  EXPECT_FALSE(std::filesystem::exists(directory / "out"));
+  // Each of the two alone is fine.
+  EXPECT_EQ(run_tool({"load", model, "--exclude", "*layers.1.*"}).status, 0);
+  EXPECT_EQ(run_tool({"load", model, "--gemma-fold"}).status, 0);
+}
+
+TEST(GemmaFold, IsRefusedWhereNothingTellsTheScales) {
+  const TemporaryDirectory directory;
+  fixtures::GenerateOptions made;
+  made.family = "gemma4_moe";
+  fixtures::generate(made, directory / "model");
+  std::filesystem::remove(directory / "model/config.json");
+  for (const char* verb : {"plan", "load"}) {
+    const ProcessResult result = run_tool({verb, (directory / "model").string(), "--gemma-fold"});
+    EXPECT_EQ(result.status, 2) << verb << result.out << result.err;
+  }
+}
+
 TEST(GemmaFold, IsRefusedForOtherFamilies) {
   const TemporaryDirectory directory;
   fixtures::generate({}, directory / "model");

@@ -79,6 +79,41 @@ TEST(Interrupt, AnExportLeavesNothingBehind) {
   interrupt_an_export(SIGTERM);
 }
 
+// The signal goes out when a part of the fixture is there.
+void interrupt_a_fixture(int signal) {
+  const TemporaryDirectory directory;
+  const fs::path place = directory / "place";
+  const pid_t process = start_tool({"fixture", "llama", "--preset", "shape", "--set", "num_hidden_layers=64", "--set",
+                                    "hidden_size=1024", "--out", (place / "above/out").string()});
+  ASSERT_GT(process, 0);
+  const auto has_begun = [&] {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(place, error)) {
+      if (entry.path().extension() == ".safetensors" && entry.file_size(error) > (8U << 20U)) return true;
+    }
+    return false;
+  };
+  int status = 0;
+  bool is_sent = false;
+  while (::waitpid(process, &status, WNOHANG) == 0) {
+    EXPECT_FALSE(fs::exists(place / "above/out")) << "under its name it is whole";
+    if (!is_sent && has_begun()) {
+      is_sent = true;
+      ::kill(process, signal);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_TRUE(is_sent) << "the fixture was made before it was seen";
+  ASSERT_TRUE(WIFSIGNALED(status)) << "it ended by itself, with status " << WEXITSTATUS(status);
+  EXPECT_EQ(WTERMSIG(status), signal);
+  EXPECT_FALSE(fs::exists(place)) << "nor the directories made for it";
+}
+
+TEST(Interrupt, AFixtureLeavesNothingBehind) {
+  interrupt_a_fixture(SIGINT);
+  interrupt_a_fixture(SIGTERM);
+}
+
 TEST(Interrupt, ASignalIsAWishToStopAndThenTakesItsCourse) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

@@ -10,12 +10,10 @@
 #include "suites/cli/options.hpp"
 #include "suites/cli/verbs.hpp"
 #include "suites/mutants/mutant.hpp"
-#include "suites/tests/support.hpp"
+#include "suites/tests/cli_testing.hpp"
 
 namespace weightproof::suites::test {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 std::string help_of(const std::string& option, const std::string& verb) {
   for (const cli::OptionSpec& row : cli::all_options()) {
@@ -167,6 +165,58 @@ TEST_F(RankWords, LoadWritesWhatARankHolds) {
   EXPECT_EQ(run_tool({"load", model(), "--topology", "tp=2"}).status, 2) << "of which rank?";
   EXPECT_EQ(run_tool({"load", model(), "--rank", "0"}).status, 2) << "of what?";
   EXPECT_EQ(run_tool({"load", model(), "--topology", "tp=2", "--rank", "2"}).status, 2) << "outside";
+}
+
+// A part of one rank is no checkpoint of the family, nor is native state: both say what they are.
+TEST_F(RankWords, APartSaysWhatItIs) {
+  for (const bool is_file : {false, true}) {
+    const std::string out = (directory_ / (is_file ? "part.safetensors" : "part")).string();
+    ASSERT_EQ(
+        run_tool({"load", model(), "--topology", "tp=2,pp=2", "--stages", "0-0,1-2", "--rank", "3", "--emit", out})
+            .status,
+        0);
+    const std::string header =
+        read_file(is_file ? std::filesystem::path(out) : std::filesystem::path(out) / "model.safetensors")
+            .substr(0, 4096);
+    for (const char* mark :
+         {"\"weightproof.layout\":\"native\"", "\"weightproof.topology\":\"pp=2,dp=1,fsdp=1,cp=1,tp=2,ep=1\"",
+          "\"weightproof.rank\":\"3\"", "\"weightproof.ranks\":\"4\"", "\"weightproof.stages\":\"0-0,1-2\""}) {
+      EXPECT_TRUE(contains(header, mark)) << mark << header.substr(0, 1024);
+    }
+    const ProcessResult judged = run_tool({"verify", out});
+    EXPECT_EQ(judged.status, 0) << judged.out;
+    EXPECT_FALSE(contains(judged.out, "Key missing")) << judged.out;
+    const reports::Report report = reports::read_json(run_tool({"verify", out, "--json"}).out);
+    EXPECT_EQ(findings_of(report), std::vector<std::string>{});
+    const std::string said = record_of(report, "keys.family").explanation;
+    EXPECT_TRUE(contains(said, "native state of family llama: what rank 3 of pp=2,dp=1,fsdp=1,cp=1,tp=2,ep=1 holds"))
+        << said;
+    EXPECT_TRUE(contains(said, "`weightproof verify SOURCE --topology pp=2,tp=2`")) << said;
+    EXPECT_EQ(report.checkpoint.family, "llama");
+    EXPECT_EQ(report.checkpoint.form, "native layout, rank 3 of pp=2,dp=1,fsdp=1,cp=1,tp=2,ep=1");
+    EXPECT_EQ(record_of(report, "keys.missing").status, reports::Status::skip);
+    EXPECT_TRUE(contains(run_tool({"inspect", out}).out, "rank 3 of "));
+    const ProcessResult back = run_tool({"export", out, "--out", (directory_ / "back").string()});
+    EXPECT_EQ(back.status, 2) << back.err;
+    EXPECT_TRUE(contains(back.err,
+                         "there is no way back to the stored files out of a part: this is native state of family "
+                         "llama: what rank 3 of "))
+        << back.err;
+  }
+  const std::string whole = (directory_ / "native").string();
+  ASSERT_EQ(run_tool({"load", model(), "--emit", whole}).status, 0);
+  const reports::Report report = reports::read_json(run_tool({"verify", whole, "--json"}).out);
+  EXPECT_EQ(findings_of(report), std::vector<std::string>{});
+  EXPECT_TRUE(
+      contains(record_of(report, "keys.family").explanation, "`weightproof export` makes the stored tensors again"));
+  // What is wrong with values is found in it as in any other file.
+  const auto path = std::filesystem::path(whole) / "model.safetensors";
+  std::string bytes = read_file(path);
+  bytes[bytes.size() - 2] = static_cast<char>(0xc0);
+  bytes[bytes.size() - 1] = 0x7f;
+  write_file(path, bytes);
+  const reports::Report broken = reports::read_json(run_tool({"verify", whole, "--json"}).out);
+  EXPECT_EQ(findings_of(broken), std::vector<std::string>{"value.nonfinite fail"});
 }
 
 // What --break writes is what the same command writes without it, but for the fault.

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "loader/core/glob.hpp"
+#include "suites/state/native_state.hpp"
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites {
@@ -37,6 +38,15 @@ Context::Context(const VerifyOptions& given, const storage::Checkpoint& read, co
   }
   if (is_adapter(checkpoint)) {
     find_adapter_schema();
+    return;
+  }
+  if (const auto mark = native_mark(checkpoint)) {
+    // What a load wrote has the names of the running model: none of the family's stored keys is to be expected.
+    if (options.folds_expert_scales) {
+      require_foldable(nullptr, false, false);
+    }
+    detection.evidence = mark->text();
+    no_schema_reason = mark->text() + "; its tensors have the names of the running model";
     return;
   }
   const ConfigValue* config = checkpoint.config ? &*checkpoint.config : nullptr;
@@ -171,6 +181,11 @@ const QuantizedState& Context::quantization() {
 }
 
 void Context::find_adapter_schema() {
+  if (options.folds_expert_scales) {
+    ErrorFacts facts;
+    facts.hint = "leave --gemma-fold out";
+    throw Error(ErrorCode::usage, "no scale of an expert to fold: this is a low-rank adapter", std::move(facts));
+  }
   adapter = read_adapter(checkpoint, base, options);
   detection = adapter->detection;
   if (!adapter->schema) {
@@ -190,7 +205,7 @@ void Context::find_adapter_schema() {
 
 void Context::find_schema() {
   if (options.folds_expert_scales) {
-    require_expert_scales(detection.family);
+    require_foldable(detection.family, !options.include.empty(), !options.exclude.empty());
   }
   if (detection.family == nullptr) {
     no_schema_reason = "no known model family";

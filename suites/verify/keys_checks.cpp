@@ -4,6 +4,8 @@
 #include <array>
 #include <unordered_map>
 
+#include "suites/state/native_state.hpp"
+#include "suites/state/subset.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/pairs.hpp"
 #include "suites/verify/records.hpp"
@@ -37,10 +39,30 @@ std::string form_text(const Form& form) {
   return out;
 }
 
+// Sizes of one say nothing: "pp=1,dp=1,fsdp=1,cp=1,tp=2,ep=1" is typed as tp=2.
+std::string typed_topology(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    const std::string_view part = text.substr(0, end);
+    if (!part.ends_with("=1")) {
+      out += (out.empty() ? "" : ",") + printable(part);
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out.empty() ? "tp=1" : out;
+}
+
 CheckRecord family(Context& context) {
   CheckBuilder builder("keys.family");
   builder.examined(context.keys().size());
   const adapters::Detection& detection = context.detection;
+  if (const auto mark = native_mark(context.checkpoint)) {
+    return builder.note(mark->text() + ". Names and shapes are those of the running model, which no checkpoint has: " +
+                        (mark->is_part() ? "`weightproof verify SOURCE --topology " + typed_topology(mark->topology) +
+                                               "` judges all ranks beside the source"
+                                         : "`weightproof export` makes the stored tensors again, which can be judged"));
+  }
   std::string text;
   if (detection.family == nullptr) {
     const std::string why = detection.evidence.empty() ? context.no_schema_reason : detection.evidence;
@@ -403,9 +425,12 @@ CheckRecord subset(Context& context) {
   }
   builder.examined(selected);
   if (selected == 0) {
-    return builder.code("SUBSET_EMPTY")
-        .hint("`weightproof inspect --tensors` lists the names")
-        .fail("--include and --exclude leave no stored tensor");
+    std::vector<std::string_view> names;
+    for (const StoredTensor& row : context.keys().tensors()) {
+      names.push_back(row.key);
+    }
+    const EmptySubset why = explain_empty_subset(context.options.include, context.options.exclude, names);
+    return builder.code("SUBSET_EMPTY").hint(why.hint).fail(why.message);
   }
   if (!context.schema) {
     return builder.note(grouped(selected) + " of " + counted(context.keys().size(), "tensor is", "tensors are") +
@@ -413,7 +438,9 @@ CheckRecord subset(Context& context) {
   }
   const plan::KeyCoverage& coverage = context.coverage();
   if (coverage.present == 0) {
-    return builder.code("SUBSET_EMPTY").fail("none of the selected tensors belongs to the model");
+    return builder.code("SUBSET_EMPTY")
+        .hint("`weightproof adapters show " + std::string(context.schema->family()) + "` lists what the model has")
+        .fail("none of the selected tensors belongs to the model");
   }
   return builder.note(grouped(selected) + " of " + counted(context.keys().size(), "tensor is", "tensors are") +
                       " judged");

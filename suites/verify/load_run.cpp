@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "suites/state/decoded_state.hpp"
+#include "suites/state/identity_schema.hpp"
+#include "suites/state/native_state.hpp"
 #include "suites/verify/load_runner.hpp"
 
 namespace weightproof::suites {
@@ -17,6 +19,9 @@ void TensorFindings::add(std::string_view key, std::string where, std::string wh
 std::string why_no_load(Context& context) {
   if (context.adapter && !context.schema) {
     return "no load is possible where adapter.* checks fail";
+  }
+  if (is_native_state(context.checkpoint)) {
+    return context.no_schema_reason;  // the reference reads what checkpoints hold
   }
   // Without any family every tensor is itself; a family that cannot be followed is another matter.
   const bool is_identity = !context.schema && context.detection.family == nullptr;
@@ -57,11 +62,7 @@ LoadInputs load_inputs(Context& context) {
   if (context.schema) {
     inputs.schema = std::shared_ptr<const Schema>(&*context.schema, [](const Schema*) {});
   } else {
-    SchemaBuilder builder("identity");
-    for (const StoredTensor& row : context.keys().tensors()) {
-      builder.identity(row.key, row.shape, DTypeRule::any);
-    }
-    inputs.schema = std::make_shared<const Schema>(std::move(builder).finish());
+    inputs.schema = identity_schema(context.keys());
   }
   const std::shared_ptr<const Catalog> catalog(&context.keys(), [](const Catalog*) {});
   plan::Request& request = inputs.request;

@@ -178,7 +178,7 @@ std::vector<plan::DecodeSource> declared_decodes(const Schema& schema, const Cat
   return out;
 }
 
-void require_expert_scales(const adapters::Family* family) {
+void require_foldable(const adapters::Family* family, bool has_include, bool has_exclude) {
   constexpr std::string_view k_folding_family = "gemma4_moe";
   if (family == nullptr || family->name != k_folding_family) {
     ErrorFacts facts;
@@ -186,6 +186,16 @@ void require_expert_scales(const adapters::Family* family) {
     facts.expected = k_folding_family;
     facts.hint = "leave --gemma-fold out";
     throw Error(ErrorCode::usage, "no scale of an expert to fold: the family is another one", std::move(facts));
+  }
+  if (has_include || has_exclude) {
+    ErrorFacts facts;
+    facts.hint = has_include && has_exclude ? "leave --gemma-fold out, or --include and --exclude"
+                 : has_include              ? "leave --gemma-fold out, or --include"
+                                            : "leave --gemma-fold out, or --exclude";
+    throw Error(ErrorCode::usage,
+                std::string(has_include ? "--include" : "--exclude") +
+                    " may part an expert from its scale: --gemma-fold wants both",
+                std::move(facts));
   }
 }
 

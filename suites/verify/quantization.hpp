@@ -42,8 +42,10 @@ std::vector<plan::DecodedTensor> declared_tensors(const Schema& schema, const Ca
 /// The same with their codecs. Precondition: all rows are described. Errors: as codec::make_codec().
 std::vector<plan::DecodeSource> declared_decodes(const Schema& schema, const Catalog& keys);
 
-/// Errors: usage, naming the family, where it has no scales of experts to fold. Null: no family is known.
-void require_expert_scales(const adapters::Family* family);
+/// What --gemma-fold cannot go with, for every verb that has it. Errors: usage, naming the family, where it has no
+/// scales of experts to fold (null: no family is known), and where a subset of the keys is asked for, which may part an
+/// expert from its scale.
+void require_foldable(const adapters::Family* family, bool has_include, bool has_exclude);
 
 /// Reads the bytes of stored tensors of a checkpoint, opening each file once. Not for threads.
 class ComponentReader {

@@ -8,6 +8,8 @@
 #include <sstream>
 
 #include "loader/measure/memory.hpp"
+#include "loader/plan/ranks.hpp"
+#include "suites/state/native_state.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/expectations.hpp"
 #include "suites/verify/load_run.hpp"
@@ -90,6 +92,26 @@ bool holds_bare_adapter(const storage::Checkpoint& checkpoint) {
                      [](const Diagnostic& row) { return row.code == to_string(ErrorCode::adapter_without_base); });
 }
 
+// A topology or stages that are misspelt, or stages that are none of these layers, are a mistake of the command: one,
+// and none of the checkpoint. What cannot be divided so is for shard.topology to say.
+void require_asked_ranks(const Context& context) {
+  if (context.options.topology.empty()) {
+    return;
+  }
+  const Topology topology = plan::parse_topology(context.options.topology);
+  if (!context.schema || context.options.stages.empty()) {
+    return;
+  }
+  try {
+    const plan::RankLayout layout(*context.schema, topology,
+                                  plan::parse_stages(context.options.stages, plan::layer_count(*context.schema)));
+  } catch (const Error& error) {
+    if (class_of(error.code()) == ErrorClass::usage) {
+      throw;
+    }
+  }
+}
+
 // What was loaded for the checks; null where nothing was, or it did not end.
 const LoadRun* finished_loads(const Context& context) {
   const LoadRun* run = context.loads.get();
@@ -133,7 +155,9 @@ reports::CheckpointInfo checkpoint_info(const Context& context) {
   info.path = checkpoint.display_path;
   info.format =
       checkpoint.is_selected ? "safetensors, " + std::string(to_string(checkpoint.kind)) : std::string("unknown");
-  info.family = context.detection.family == nullptr ? "identity" : std::string(context.detection.family->name);
+  info.family = context.detection.family != nullptr ? std::string(context.detection.family->name)
+                : checkpoint.is_selected            ? "identity"
+                                                    : "unknown";
   if (checkpoint.config) {
     if (const ConfigValue* list = checkpoint.config->find("architectures")) {
       for (const ConfigValue& item : list->items()) {
@@ -166,6 +190,10 @@ reports::CheckpointInfo checkpoint_info(const Context& context) {
       info.form += ", experts " + context.form->expert_layout;
     }
   }
+  if (const auto mark = native_mark(checkpoint)) {
+    info.family = mark->family.empty() ? info.family : mark->family;
+    info.form = "native layout" + (mark->is_part() ? ", rank " + mark->rank + " of " + mark->topology : std::string());
+  }
   return info;
 }
 
@@ -195,6 +223,7 @@ reports::Report verify(const std::filesystem::path& path, const VerifyOptions& o
   }
   const double scan_s = seconds_since(start);
   Context context(options, checkpoint, base ? &*base : nullptr);
+  require_asked_ranks(context);
   for (const VerifyCheck& check : all_verify_checks()) {
     if (options.topology.empty() && check.id.starts_with("shard.")) {
       continue;  // one rank was asked about

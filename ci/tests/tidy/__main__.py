@@ -17,6 +17,7 @@ CHECKS = {
     "words": text.check_words,
     "readme": text.check_readme,
     "links": text.check_links,
+    "tables": text.check_tables,
     "duplicates": duplicates.check_duplicates,
 }
 

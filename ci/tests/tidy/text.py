@@ -103,6 +103,29 @@ def check_readme(tree):
     return findings
 
 
+def check_tables(tree):
+    """Tables are read in a terminal as well as on a page: no bar within a cell, which a terminal shows with its backslash and a page
+    without one takes for the end of the cell, and as many cells in each row as in the first."""
+    findings = []
+    for path in tree.paths:
+        if not path.endswith(".md"):
+            continue
+        fenced, cells = False, None
+        for number, line in enumerate(tree.lines(path), 1):
+            if line.startswith("```"):
+                fenced = not fenced
+            if fenced or not line.startswith("|"):
+                cells = None
+                continue
+            if "\\|" in line:
+                findings.append(Finding(path, number, "a bar within a cell: give each alternative a code span of its own"))
+            found = len(re.findall(r"(?<!\\)\|", line)) - 1
+            cells = cells or found
+            if found != cells:
+                findings.append(Finding(path, number, f"has {found} cells, the first row has {cells}"))
+    return findings
+
+
 def check_links(tree):
     """Relative links between the tree's Markdown files lead somewhere. A room without its README is check_readme's to find."""
     rooms = {f"{room}/README.md" for room in ROOMS}
