@@ -152,8 +152,8 @@ std::string reads_text(const Plan& plan) {
       static_cast<std::uint64_t>(std::count_if(plan.moves().begin(), plan.moves().end(), [](const Move& move) {
         return move.action != Action::fill && (move.route == Route::materialized || move.decode != k_no_id);
       }));
-  if (apart == 0) return " in " + counted(requests, "request");
-  return requests == 0 ? " tensor by tensor" : " in " + counted(requests, "request") + " and tensor by tensor";
+  if (apart == 0) return " in " + counted(requests, "read");
+  return requests == 0 ? " tensor by tensor" : " in " + counted(requests, "read") + " and tensor by tensor";
 }
 
 std::string to_text(const Plan& plan, const TextOptions& options) {

@@ -14,7 +14,7 @@ struct TextOptions {
   std::size_t tensors_max = 40;  ///< tensors and requests listed; the rest is counted
 };
 
-/// How it reads: "in 3 requests", "tensor by tensor", or both.
+/// How it reads: "in 3 reads", "tensor by tensor", or both.
 std::string reads_text(const Plan& plan);
 
 /// Like EXPLAIN: summary, routes weighed, proof, memory, traffic, then one block per tensor.
