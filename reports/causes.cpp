@@ -10,27 +10,13 @@ namespace weightproof::reports {
 namespace {
 
 // Rules that compare bytes fail wherever a rule that knows what is wrong with the bytes fails.
-constexpr std::array<std::string_view, 21> k_value_causes = {"layout.qkv",
-                                                             "layout.qkv_tp",
-                                                             "layout.gate_up_order",
-                                                             "layout.gate_up_interleave",
-                                                             "layout.transpose",
-                                                             "layout.expert_order",
-                                                             "layout.rope",
-                                                             "layout.norm_offset",
-                                                             "quant.nibble_order",
-                                                             "quant.global_scale",
-                                                             "quant.zero_point",
-                                                             "quant.dequant_parity",
-                                                             "dtype.narrowed",
-                                                             "dtype.integer_cast",
-                                                             "dtype.f32_state",
-                                                             "value.rounding",
-                                                             "value.nan_lost",
-                                                             "value.signed_zero",
-                                                             "value.overflow",
-                                                             "io.sentinel",
-                                                             "io.stale"};
+constexpr std::array<std::string_view, 24> k_value_causes = {
+    "layout.qkv",           "layout.qkv_tp",       "layout.gate_up_order", "layout.gate_up_interleave",
+    "layout.transpose",     "layout.expert_order", "layout.rope",          "layout.norm_offset",
+    "quant.nibble_order",   "quant.global_scale",  "quant.zero_point",     "quant.dequant_parity",
+    "quant.requant_parity", "quant.scale_nan",     "quant.scale_zero",     "dtype.narrowed",
+    "dtype.integer_cast",   "dtype.f32_state",     "value.rounding",       "value.nan_lost",
+    "value.signed_zero",    "value.overflow",      "io.sentinel",          "io.stale"};
 constexpr std::array<std::string_view, 6> k_value_consequences = {"value.exact",    "value.roundtrip",  "value.routes",
                                                                   "value.manifest", "shard.reassembly", "io.reload"};
 
@@ -50,7 +36,10 @@ constexpr auto k_pairs = std::to_array<Pair>({
     {"keys.wrapper_prefix", "keys.family", Link::always},
     {"quant.scale_missing", "keys.missing", Link::same_subject},
     {"quant.scale_orphan", "keys.unexpected", Link::same_subject},
+    {"quant.scale_orphan", "keys.missing", Link::same_subject},
     {"quant.scale_names", "quant.scale_orphan", Link::same_subject},
+    {"quant.scale_names", "keys.unexpected", Link::same_subject},
+    {"quant.scale_nan", "value.nonfinite", Link::same_subject},
     {"quant.scale_shape", "keys.shape", Link::same_subject},
     {"layout.vocab_pad", "keys.shape", Link::same_subject},
     {"index.missing_shard", "index.mapping", Link::same_subject},

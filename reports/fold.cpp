@@ -152,7 +152,23 @@ bool stated(const Finding& cause, const Finding& consequence) {
   return std::find(cause.also.begin(), cause.also.end(), consequence.rule) != cause.also.end();
 }
 
-void link(std::vector<Finding>& findings) {
+// Subjects whose failures a check's own subjects explain: the weight under a scale. By check id.
+std::map<std::string, std::vector<std::string>, std::less<>> explained_keys(const std::vector<CheckRecord>& checks) {
+  std::map<std::string, std::vector<std::string>, std::less<>> out;
+  for (const CheckRecord& check : checks) {
+    const Value* keys = check.evidence.find("explains");
+    if (keys == nullptr || keys->if_array() == nullptr) {
+      continue;
+    }
+    for (const Value& key : *keys->if_array()) {
+      out[check.id].push_back(key.as_string());
+    }
+  }
+  return out;
+}
+
+void link(std::vector<Finding>& findings, const std::vector<CheckRecord>& checks) {
+  const auto explained = explained_keys(checks);
   std::map<std::string, std::vector<std::size_t>, std::less<>> by_rule;
   for (std::size_t i = 0; i < findings.size(); ++i) {
     if (failed(findings[i])) {
@@ -174,6 +190,12 @@ void link(std::vector<Finding>& findings) {
         } else if (kind == Link::same_subject || by_suite) {
           for (const std::string& key : findings[cause].keys) {
             causes_of_key[key].push_back(cause);
+          }
+          // Of the record as a whole: which of several findings under one rule it was is not told.
+          if (const auto more = explained.find(cause_rule); more != explained.end() && causes.size() == 1) {
+            for (const std::string& key : more->second) {
+              causes_of_key[key].push_back(cause);
+            }
           }
         }
       }
@@ -307,7 +329,7 @@ void fold_findings(Report& report) {
   if (report.compare) {
     mark_changes(findings, *report.compare);
   }
-  link(findings);
+  link(findings, report.checks);
   std::stable_sort(findings.begin(), findings.end(),
                    [](const Finding& a, const Finding& b) { return gravity(a) < gravity(b); });
   if (report.tensors) {

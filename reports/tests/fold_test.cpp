@@ -41,6 +41,23 @@ TEST(Fold, AConsequenceIsExplainedByTheCauseOfItsSubject) {
   EXPECT_EQ(count.causes, 2U);
 }
 
+// A scale and the weight under it are two subjects of one fault.
+TEST(Fold, WhatACheckExplainsBesideItsSubjectsIsItsConsequence) {
+  const Report report = folded({CheckBuilder("quant.scale_nan")
+                                    .subject("w_scale")
+                                    .evidence("explains", Value::array_of(std::vector<std::string>{"w"}))
+                                    .fail("is NaN"),
+                                CheckBuilder("value.nonfinite").subject("w_scale").fail("NaN"),
+                                CheckBuilder("value.manifest").subject("w").fail("differs")});
+  EXPECT_EQ(count_causes(report).failures, 3U);
+  EXPECT_EQ(count_causes(report).causes, 1U);
+  EXPECT_EQ(report.findings.front().rule, "quant.scale_nan");
+  EXPECT_EQ(report.findings.front().also, (std::vector<std::string>{"value.manifest", "value.nonfinite"}));
+  const Report other = folded({CheckBuilder("quant.scale_nan").subject("w_scale").fail("is NaN"),
+                               CheckBuilder("value.manifest").subject("w").fail("differs")});
+  EXPECT_EQ(count_causes(other).causes, 2U) << "nobody says that they belong together";
+}
+
 TEST(Fold, APartlyExplainedFailureKeepsStanding) {
   const Report report = folded({CheckBuilder("value.exact").subject("a").subject("b").fail("differ"),
                                 CheckBuilder("layout.transpose").subject("a").fail("is transposed")});

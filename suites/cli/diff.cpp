@@ -12,6 +12,7 @@
 #include "suites/support/json_writer.hpp"
 #include "suites/support/text.hpp"
 #include "suites/verify/machine.hpp"
+#include "suites/verify/quantization.hpp"
 #include "suites/verify/tensor_table.hpp"
 
 namespace weightproof::suites::cli {
@@ -225,6 +226,17 @@ void write_report(const StateDifference& difference, const std::vector<Explanati
   write_report_files(report, arguments.text("--report"), arguments.choices("--format"));
 }
 
+// The decoded state with the scales of experts multiplied in; null where the family has none.
+std::unique_ptr<DecodedState> folded(const OpenedCheckpoint& opened, const Arguments& arguments) {
+  const std::optional<Schema> schema = folding_schema(opened.checkpoint, arguments.text("--family"));
+  if (!schema) {
+    return nullptr;
+  }
+  std::unique_ptr<DecodedState> state = opened.decode(arguments);
+  state->fold(*schema, declared_decodes(*schema, opened.checkpoint.catalog));
+  return state;
+}
+
 }  // namespace
 
 int run_diff(const Arguments& arguments, Console& console) {
@@ -247,6 +259,9 @@ int run_diff(const Arguments& arguments, Console& console) {
       *left, *right, tolerance, asked_threads(arguments),
       [&console](std::uint64_t done, std::uint64_t total) { console.progress("comparing", done, total); });
   console.end_progress();
+  if (!difference.is_within()) {
+    find_folded(*left, folded(a, arguments).get(), *right, folded(b, arguments).get(), difference);
+  }
   const std::vector<Explanation> explanations = explain_difference(*left, *right, earlier.get(), difference);
   if (!directory.empty()) {
     write_report(difference, explanations, b, arguments);

@@ -75,7 +75,7 @@ struct Outcome {
   std::size_t tensors = 0;
   std::vector<std::string> decoded;  ///< schemes
   std::vector<std::string> kept;
-  std::optional<std::size_t> folded;  ///< scales of experts
+  std::optional<DecodedState::Folded> folded;  ///< scales of experts
   const RequantizedSource* requantized = nullptr;
   std::string formula;
 };
@@ -138,7 +138,7 @@ void write_result(const save::ExportResult& result, const std::string& target, c
     write_names(json, "decoded", outcome.decoded);
     write_names(json, "kept", outcome.kept);
     if (outcome.folded) {
-      json.member("folded", *outcome.folded);
+      json.member("folded", outcome.folded->scales).member("folded_ones", outcome.folded->ones);
     }
     json.name("quantized");
     if (outcome.requantized == nullptr) {
@@ -166,8 +166,12 @@ void write_result(const save::ExportResult& result, const std::string& target, c
     console.line("codes and scales kept: " + joined(outcome.kept));
   }
   if (outcome.folded) {
-    console.line(counted(*outcome.folded, "tensor", "tensors") +
-                 " of experts' scales multiplied into the experts: lossy, the source cannot be made from it");
+    const auto [scales, ones] = *outcome.folded;
+    const std::string scales_text = counted(scales, "tensor", "tensors") + " of experts' scales";
+    console.line(ones == scales
+                     ? scales_text + ", all of ones: the fold changes nothing, lossless"
+                     : scales_text + " multiplied into the experts: lossy, the source cannot be made from it" +
+                           (ones == 0 ? "" : "; " + grouped(ones) + " of them held ones and changed nothing"));
   }
   if (outcome.requantized != nullptr) {
     console.line(counted(outcome.requantized->quantized().size(), "tensor", "tensors") + " quantized by " +

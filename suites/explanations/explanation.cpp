@@ -39,6 +39,7 @@ constexpr std::array k_kinds = {
     ExplanationKind{"double_rounded", "value.rounding", "rounded twice"},
     ExplanationKind{"flushed", "value.rounding", "subnormal values became zero"},
     ExplanationKind{"nan_payload", "value.nan_lost", "another NaN"},
+    ExplanationKind{"nan", "value.nonfinite", "NaN in place of values"},
     ExplanationKind{"zeros", "value.all_zero", "zeros in place of values"},
     ExplanationKind{"filled", "io.sentinel", "one value in place of others"},
     ExplanationKind{"byte_swapped", "", "bytes of each element in the other order"},

@@ -79,6 +79,8 @@ Explanation explain_difference(std::string_view key, const TensorSource& expecte
 
 /// The finding of check `rule` about it.
 reports::Finding finding_of(const Explanation& explanation, std::string_view rule);
+/// Puts it there. What an export did to many tensors alike, in the same words, is one finding about all of them.
+void add_finding(std::vector<reports::Finding>& findings, reports::Finding finding);
 /// One sentence with certainty: "transposed (certain)"; empty where nothing was recognised.
 std::string summary_of(const Explanation& explanation);
 

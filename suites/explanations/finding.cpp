@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "suites/explanations/explanation.hpp"
 
+#include <algorithm>
+
 #include "suites/support/text.hpp"
 
 namespace weightproof::suites {
@@ -43,6 +45,22 @@ reports::Finding finding_of(const Explanation& explanation, std::string_view rul
   }
   out.evidence.insert(out.evidence.end(), explanation.evidence.begin(), explanation.evidence.end());
   return out;
+}
+
+void add_finding(std::vector<reports::Finding>& findings, reports::Finding finding) {
+  const bool is_of_an_export = finding.property == "requantized" || finding.property == "scale_folded";
+  const auto same = std::find_if(findings.begin(), findings.end(), [&finding](const reports::Finding& other) {
+    return other.rule == finding.rule && other.property == finding.property && other.title == finding.title &&
+           other.explanation == finding.explanation;
+  });
+  if (!is_of_an_export || same == findings.end()) {
+    findings.push_back(std::move(finding));
+    return;
+  }
+  same->keys.insert(same->keys.end(), finding.keys.begin(), finding.keys.end());
+  same->total += finding.total;
+  same->count = same->count.value_or(0) + finding.count.value_or(0);
+  same->elements = same->elements.value_or(0) + finding.elements.value_or(0);
 }
 
 std::string summary_of(const Explanation& explanation) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include "loader/core/limits.hpp"
@@ -185,6 +186,45 @@ void vote_order(const DecodedState& a, const StateTensor& left, const DecodedSta
   }
 }
 
+// Codes of one side beside values of the other that have none, or codes of another scheme.
+std::optional<CodesVote> codes_of(const DecodedState& a, const StateTensor& left, const DecodedState& b,
+                                  const StateTensor& right) {
+  const auto is_asked = [](const StateTensor& codes, const StateTensor& values) {
+    return codes.codec &&
+           (values.codec ? values.codec->scheme().id != codes.codec->scheme().id : is_ordinary_float(values.dtype));
+  };
+  std::optional<CodesVote> vote;
+  if (is_asked(right, left)) {
+    vote = vote_on_codes(b, right, a, left);
+  }
+  if (!vote && is_asked(left, right)) {
+    vote = vote_on_codes(a, left, b, right);
+    if (vote) {
+      vote->is_first_coded = true;
+    }
+  }
+  return vote;
+}
+
+std::string number_text(float value) {
+  std::array<char, 24> text{};
+  std::snprintf(text.data(), text.size(), "%.9g", static_cast<double>(value));
+  return text.data();
+}
+
+std::string text_of(const CodesVote& vote, const DecodedState& a, const DecodedState& b, const Shape& shape) {
+  const std::string& coded = vote.is_first_coded ? a.called() : b.called();
+  const std::string& plain = vote.is_first_coded ? b.called() : a.called();
+  const std::string made = coded + " holds " + plain + " requantized as " + vote.scheme + ": ";
+  if (vote.is_nearest()) {
+    return made + "every element is the nearest code under its scale";
+  }
+  return made + grouped(vote.nearest) + " of " + counted(vote.elements, "element is", "elements are") +
+         " the nearest code under the scale; the first that is not, " + to_string(coordinate_of(shape, vote.first)) +
+         ", holds " + number_text(vote.first_found) + " for " + number_text(vote.first_value) + ", and " +
+         number_text(vote.first_nearest) + " is nearer";
+}
+
 }  // namespace
 
 std::uint64_t UlpHistogram::total() const {
@@ -241,8 +281,20 @@ NumericEvidence numeric_evidence(const DecodedState& a, const StateTensor& left,
   out.rounding = rounding_of(a, left, b, right);
   add_probe(a, left, b, right, out);
   add_probe(b, right, a, left, out);
-  vote_order(a, left, b, right, out);
-  vote_order(b, right, a, left, out);
+  if (out.mistake.empty()) {
+    out.codes = codes_of(a, left, b, right);
+  }
+  if (!out.codes || !out.codes->is_nearest()) {
+    vote_order(a, left, b, right, out);
+    vote_order(b, right, a, left, out);
+  }
+  if (!out.order.empty()) {
+    out.codes.reset();
+  }
+  if (out.codes) {
+    out.explanation = text_of(*out.codes, a, b, left.shape);
+    return out;
+  }
   if (out.explanation.empty() && out.rounding && out.rounding->winner() &&
       (out.rounding->is_wrong() || out.rounding->is_first_rounded)) {
     out.explanation = text_of(*out.rounding, a, b);

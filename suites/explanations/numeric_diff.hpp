@@ -12,6 +12,7 @@
 #include "suites/explanations/numeric_operators.hpp"
 #include "suites/explanations/rounding.hpp"
 #include "suites/state/decoded_state.hpp"
+#include "suites/state/nearest_codes.hpp"
 
 namespace weightproof::suites {
 
@@ -35,7 +36,8 @@ const NumericOperator* recognise_mistake(const SharedCodec& codec,
 
 struct NumericEvidence {
   std::optional<RoundingVote> rounding;
-  std::string_view mistake;  ///< id of the operator whose values the other side holds; empty: none
+  std::optional<CodesVote> codes;  ///< where one side is codes that were made of the other
+  std::string_view mistake;        ///< id of the operator whose values the other side holds; empty: none
   /// Id of the order of codes in which one side decodes to what the other holds; beside weights that were never
   /// quantized, the order that is by far the nearest to them. Empty: the format's own.
   std::string_view order;

@@ -45,6 +45,48 @@ void name_first_rounded(const TensorDifference& row, const std::string& first, E
   out.certainty = Certainty::certain;
 }
 
+// What the comparison knows by itself.
+Explanation explanation_of(const TensorDifference& row) {
+  Explanation out;
+  out.key = row.key;
+  out.shape = row.shape_b;
+  out.elements = row.elements;
+  out.differing = row.differing;
+  if (row.first) {
+    out.first = coordinate_of(row.shape_b, *row.first);
+    out.expected.text = row.first_a;
+    out.actual.text = row.first_b;
+  }
+  return out;
+}
+
+Explanation requantized(const TensorDifference& row) {
+  Explanation out = explanation_of(row);
+  const CodesVote& vote = *row.codes;
+  out.kind = "requantized";
+  out.title = "Requantized as " + vote.scheme + (vote.is_nearest() ? ", nearest" : ", not all nearest");
+  out.text = capital(row.explanation) + '.';
+  out.certainty = vote.is_nearest() ? Certainty::certain : Certainty::likely;
+  if (!vote.is_nearest()) {
+    out.first = coordinate_of(row.shape_b, vote.first);
+    out.expected.text = out.actual.text = {};
+  }
+  return out;
+}
+
+Explanation folded(const TensorDifference& row, const DecodedState& a, const DecodedState& b) {
+  Explanation out = explanation_of(row);
+  const bool is_first = row.folded == Side::first;
+  out.kind = "scale_folded";
+  out.title = "Scales of experts multiplied in";
+  out.text =
+      capital((is_first ? a : b).called()) + " holds " + (is_first ? b : a).called() +
+      " with the scale of each expert multiplied into it, rounded once, and one in the scale's place: what export "
+      "--gemma-fold makes.";
+  out.certainty = Certainty::certain;
+  return out;
+}
+
 }  // namespace
 
 TensorSource source_of(const DecodedState& state, const StateTensor& tensor) {
@@ -61,12 +103,18 @@ std::vector<Explanation> explain_difference(const DecodedState& a, const Decoded
     related.earlier = opener(*earlier);
   }
   std::vector<Explanation> out;
+  std::size_t looked_at = 0;
   for (TensorDifference& row : difference.tensors) {
     if (row.equality != Equality::different) {
       continue;
     }
-    if (out.size() >= max) {
-      break;
+    if (row.folded != Side::none || row.codes) {
+      out.push_back(row.folded != Side::none ? folded(row, a, b) : requantized(row));
+      row.explanation = summary_of(out.back());
+      continue;
+    }
+    if (++looked_at > max) {
+      continue;
     }
     const StateTensor& left = *a.find(row.key);
     const StateTensor& right = *b.find(row.key);
@@ -93,6 +141,23 @@ std::vector<Explanation> explain_difference(const DecodedState& a, const Decoded
     }
   }
   return out;
+}
+
+void find_folded(const DecodedState& a, const DecodedState* folded_a, const DecodedState& b,
+                 const DecodedState* folded_b, StateDifference& difference) {
+  const auto is_same = [](const DecodedState& one, const DecodedState& other, const std::string& key) {
+    return compare_tensors(one, *one.find(key), other, *other.find(key), {}).equality == Equality::equal;
+  };
+  for (TensorDifference& row : difference.tensors) {
+    if (row.equality != Equality::different) {
+      continue;
+    }
+    if (folded_a != nullptr && is_same(*folded_a, b, row.key)) {
+      row.folded = Side::second;
+    } else if (folded_b != nullptr && is_same(a, *folded_b, row.key)) {
+      row.folded = Side::first;
+    }
+  }
 }
 
 reports::Report report_of(const StateDifference& difference, const std::vector<Explanation>& explanations) {
@@ -133,7 +198,7 @@ reports::Report report_of(const StateDifference& difference, const std::vector<E
     if (finding.title.empty()) {
       finding.title = "Values differ";
     }
-    report.findings.push_back(std::move(finding));
+    add_finding(report.findings, std::move(finding));
   }
   for (auto& [rule, builder] : builders) {
     const auto text = first.find(rule);

@@ -14,7 +14,13 @@ namespace weightproof::suites {
 /// A tensor of a state, which must outlive the source.
 TensorSource source_of(const DecodedState& state, const StateTensor& tensor);
 
-/// Explains the tensors that are different, in the order of `difference`, `max` of them at most. What a tensor is
+/// Marks what differs and is the same once the scales of experts are multiplied in: `folded_a` and `folded_b` are a and
+/// b after DecodedState::fold(), or null where the family has no such scales. Errors: io_error, file_changed.
+void find_folded(const DecodedState& a, const DecodedState* folded_a, const DecodedState& b,
+                 const DecodedState* folded_b, StateDifference& difference);
+
+/// Explains the tensors that are different, in the order of `difference`; those that have to be looked at element by
+/// element `max` of them at most. What a tensor is
 /// called in the comparison becomes what the explanation says, where it says something. `earlier` is an older state of
 /// `a`, or null. Errors: io_error, file_changed.
 std::vector<Explanation> explain_difference(const DecodedState& a, const DecodedState& b, const DecodedState* earlier,

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <set>
 
+#include "loader/codec/scalar.hpp"
 #include "suites/explanations/names.hpp"
 #include "suites/explanations/recogniser_internal.hpp"
 #include "suites/support/text.hpp"
@@ -251,6 +252,16 @@ bool recognise_values(const Gathered& seen, Explanation& out) {
     name(out, "bit_flipped", "One bit flipped",
          "One element of " + grouped(votes.elements) + " differs, in bit " + grouped(bit) + " alone.",
          Certainty::certain);
+    return true;
+  }
+  // The NaN that a computation gives; any other one everywhere is a pattern that somebody filled in.
+  const std::uint64_t nan = seen.dtype == DType::bf16  ? codec::k_nan_bf16
+                            : seen.dtype == DType::f16 ? codec::k_nan_f16
+                                                       : codec::k_nan_f32;
+  if (votes.are_nan && (!votes.are_one_value || votes.one_value == nan)) {
+    name(out, "nan", is_all ? "NaN everywhere" : "NaN in place of values",
+         "NaN stands " + extent_text(votes) + ": what the values were computed from is NaN.",
+         votes.differing > 1 ? Certainty::certain : Certainty::likely);
     return true;
   }
   if (votes.are_one_value && votes.differing > 4 && votes.differing * 2 > votes.elements) {

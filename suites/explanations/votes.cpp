@@ -173,6 +173,7 @@ void ElementVotes::note_difference(std::uint64_t index, std::uint64_t expected, 
     are_zeros = are_zeros && y == 0;
     are_negated = are_negated && x != 0 && y == -x;
     are_canonical_nan = are_canonical_nan && std::isnan(x) && std::isnan(y);
+    are_nan = are_nan && !std::isnan(x) && std::isnan(y);
     if (std::isfinite(x)) {
       are_flushed = are_flushed && has_steps && y == 0 && x != 0 && std::fabs(x) < least_normal(dtype_);
     } else {
@@ -186,7 +187,7 @@ void ElementVotes::note_difference(std::uint64_t index, std::uint64_t expected, 
     }
   } else {
     are_zeros = are_zeros && actual == 0;
-    are_negated = are_flushed = are_canonical_nan = ratio.holds = offset.holds = false;
+    are_negated = are_flushed = are_canonical_nan = are_nan = ratio.holds = offset.holds = false;
   }
   if (!has_steps) {
     are_toward_zero = are_within_one = false;

@@ -48,6 +48,7 @@ class ElementVotes {
   bool are_negated = true;        ///< the sign bit alone
   bool are_one_bit = true;        ///< exactly one bit
   bool are_canonical_nan = true;  ///< NaN on both sides
+  bool are_nan = true;            ///< NaN where a number or infinity belongs
   bool are_one_value = true;      ///< all actual bits equal
   std::uint64_t one_value = 0;
   // The same of those that were to be numbers.

@@ -375,6 +375,7 @@ TensorDifference compare_tensors(const DecodedState& a, const StateTensor& left,
   if (out.differing > 0 && left.shape == right.shape) {
     NumericEvidence evidence = numeric_evidence(a, left, b, right);
     out.rounding = evidence.rounding;
+    out.codes = evidence.codes;
     out.mistake = evidence.mistake;
     out.order = evidence.order;
     // What a decoder did wrong says more than what its values then look like.

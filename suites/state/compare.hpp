@@ -47,6 +47,8 @@ struct ValueFates {
   bool are_elsewhere(std::uint64_t elements) const { return far > 0 && 2 * far > elements - silent; }
 };
 
+enum class Side : std::uint8_t { none, first, second };
+
 struct TensorDifference {
   std::string key;
   Equality equality = Equality::equal;
@@ -63,7 +65,9 @@ struct TensorDifference {
   std::string_view order;    ///< id of the order of codes that one side has and the other has not; empty: none
   std::optional<UlpHistogram> ulps;      ///< floating, equal dtypes
   std::optional<RoundingVote> rounding;  ///< where one side is wider, or decoded
-  ValueFates fates;                      ///< of values with numbers
+  std::optional<CodesVote> codes;        ///< where one side is codes that were made of the other
+  Side folded = Side::none;  ///< which side holds the other with the scales of experts multiplied in (find_folded())
+  ValueFates fates;          ///< of values with numbers
   std::string dtype_a, dtype_b;
   Shape shape_a, shape_b;
 };

@@ -178,20 +178,25 @@ void DecodedState::add_plain(std::uint32_t at, const StateOptions& options) {
   tensors_.push_back(std::move(out));
 }
 
-std::size_t DecodedState::fold(const Schema& schema, std::vector<plan::DecodeSource> declared) {
-  std::size_t scales = 0;
+DecodedState::Folded DecodedState::fold(const Schema& schema, std::vector<plan::DecodeSource> declared) {
+  Folded out;
   for (plan::DecodeSource& source : declared) {
     for (StateTensor& tensor : tensors_) {
       if (tensor.key == schema.stored_tensors()[source.stored].key) {
         tensor.codec = source.codec;
         tensor.parts.assign(source.rows.begin(), source.rows.end());
       } else if (source.rows.size() == 2 && tensor.row == source.rows[1]) {
+        std::vector<std::byte> stored(static_cast<std::size_t>(tensor.bytes));
+        std::vector<std::byte> ones(stored.size());
+        read(tensor, 0, stored);
+        fill_with_ones(tensor.dtype, ones);
         tensor.is_folded = true;
-        ++scales;
+        ++out.scales;
+        out.ones += stored == ones ? 1U : 0U;
       }
     }
   }
-  return scales;
+  return out;
 }
 
 const StateTensor* DecodedState::find(std::string_view key) const {
@@ -316,9 +321,7 @@ std::vector<std::byte> DecodedState::decode_band(const StateTensor& tensor, std:
   return out;
 }
 
-// Dense elements of any box of the codec's own shape.
-std::vector<std::byte> DecodedState::decode_box(const StateTensor& tensor, const Box& box) const {
-  const Box aligned = tensor.codec->align(box);
+std::vector<std::vector<std::byte>> DecodedState::read_parts(const StateTensor& tensor, const Box& aligned) const {
   std::vector<codec::ByteRun> runs;
   tensor.codec->byte_runs(aligned, runs);
   std::vector<std::uint64_t> sizes(tensor.parts.size(), 0);
@@ -338,6 +341,13 @@ std::vector<std::byte> DecodedState::decode_box(const StateTensor& tensor, const
     read_stored(catalog_rows[tensor.parts[run.component]], run.offset, piece);
     sizes[run.component] += run.bytes;
   }
+  return bytes;
+}
+
+// Dense elements of any box of the codec's own shape.
+std::vector<std::byte> DecodedState::decode_box(const StateTensor& tensor, const Box& box) const {
+  const Box aligned = tensor.codec->align(box);
+  const std::vector<std::vector<std::byte>> bytes = read_parts(tensor, aligned);
   std::vector<std::span<const std::byte>> parts(bytes.begin(), bytes.end());
   const std::size_t width = bits_of(tensor.dtype) / 8;
   std::vector<std::byte> out(static_cast<std::size_t>(aligned.element_count()) * width);

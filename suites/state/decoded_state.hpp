@@ -53,9 +53,14 @@ class DecodedState {
   DecodedState& operator=(const DecodedState&) = delete;
   ~DecodedState();
 
+  struct Folded {
+    std::size_t scales = 0;
+    std::size_t ones = 0;  ///< of those, that were ones: multiplied in they change nothing
+  };
   /// Multiplies each expert's scale into the weight that the family declares to be made of both; the scale itself reads
-  /// as ones from then on. Returns how many scales. Not beside other calls. Precondition: all parts are selected.
-  std::size_t fold(const Schema& schema, std::vector<plan::DecodeSource> declared);
+  /// as ones from then on. Not beside other calls. Precondition: all parts are selected. Errors: io_error,
+  /// file_changed.
+  Folded fold(const Schema& schema, std::vector<plan::DecodeSource> declared);
 
   /// In the order of the catalog.
   const std::vector<StateTensor>& tensors() const { return tensors_; }
@@ -69,6 +74,10 @@ class DecodedState {
   /// Fills `target` with the dense row-major bytes of the tensor from byte `offset`. Whole elements (whole bytes for
   /// narrower ones). Any number of threads at once. Errors: io_error, file_changed.
   void read(const StateTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const;
+
+  /// The stored bytes that an aligned box of the codec's own shape needs, one run for each component, as Codec::decode
+  /// takes them. Precondition: there is a codec. Errors: io_error, file_changed.
+  std::vector<std::vector<std::byte>> read_parts(const StateTensor& tensor, const Box& aligned) const;
 
   /// Calls `use` with consecutive pieces of at most limits::read_bytes_max, whole elements each.
   void stream(const StateTensor& tensor,

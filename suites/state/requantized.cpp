@@ -281,6 +281,15 @@ void RequantizedSource::read(std::size_t index, std::uint64_t offset, std::span<
   }
 }
 
+std::optional<std::pair<std::size_t, std::size_t>> RequantizedSource::parts_of(std::string_view key) const {
+  for (std::size_t i = 0; i + 1 < pieces_.size(); ++i) {
+    if (pieces_[i].part == Part::codes && pieces_[i].tensor->key == key) {
+      return std::pair(i, i + 1);
+    }
+  }
+  return std::nullopt;
+}
+
 codec::FreshStatistics RequantizedSource::statistics() const {
   const std::lock_guard lock(mutex_);
   return statistics_;

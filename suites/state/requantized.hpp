@@ -5,7 +5,9 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,8 @@ class RequantizedSource final : public save::ExportSource {
   void read(std::size_t tensor, std::uint64_t offset, std::span<std::byte> target) override;
 
   const std::vector<std::string>& quantized() const { return quantized_; }  ///< keys of the weights, sorted
+  /// Where codes and scales of such a weight are in tensors(); nothing for others.
+  std::optional<std::pair<std::size_t, std::size_t>> parts_of(std::string_view key) const;
   /// Modules of matrices that stay as they are, sorted.
   const std::vector<std::string>& left_alone() const { return left_alone_; }
   std::uint64_t elements() const { return elements_; }

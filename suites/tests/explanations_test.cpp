@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -266,6 +267,10 @@ void plantRatioOffsetSignZerosAndBytes() {
   EXPECT_EQ(to_string(*bit.first), "[10,60]");
   EXPECT_EQ(bit.differing, 1U);
   expect_kind(look(Bytes(expected.size(), std::byte{0xFF})), "filled", Certainty::likely);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  expect_kind(look(with([&](float, std::size_t) { return nan; })), "nan", Certainty::certain, "NaN stands everywhere");
+  expect_kind(look(with([&](float v, std::size_t i) { return i < 96 ? nan : v; })), "nan", Certainty::certain,
+              "in the 96 elements that differ");
 }
 
 void plantRoundingWithItsSourceIsCertain() {

@@ -3,6 +3,8 @@
 // the base.
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <string_view>
 
 #include "loader/core/glob.hpp"
 #include "suites/explanations/numeric_operators.hpp"
@@ -225,6 +227,42 @@ constexpr std::array k_checks = {
     VerifyCheck{"dtype.integer_cast", &integer_cast},
 };
 
+void compare_with_base(Context& context, Against& against) {
+  storage::SelectionOptions selection;
+  selection.allow_unexpected = true;
+  const storage::Checkpoint base =
+      storage::open_checkpoint(context.options.against, selection, context.options.threads);
+  StateOptions options;
+  options.selects = [&context](std::string_view key) { return context.selects(key); };
+  options.called = "the base";
+  DecodedState theirs(base, options);
+  options.called = "the checkpoint";
+  DecodedState ours(context.checkpoint, options);
+  fold_as_asked(context, base, theirs, ours, against);
+  for (const StateTensor& tensor : ours.tensors()) {
+    const StateTensor* other = theirs.find(tensor.key);
+    against.ordered += has_order(tensor.codec) || (other != nullptr && has_order(other->codec)) ? 1U : 0U;
+  }
+  against.difference =
+      compare_states(theirs, ours, {}, context.options.threads, [&context](std::uint64_t done, std::uint64_t total) {
+        if (context.options.progress) {
+          context.options.progress("comparing with the base", done, total);
+        }
+      });
+  find_folds(context, base, options, theirs, ours, against);
+  find_stated_codes(context, theirs, ours, against);
+  against.explanations = explain_difference(theirs, ours, nullptr, against.difference);
+  std::erase_if(against.explanations,
+                [&against](const Explanation& explanation) { return against.as_stated.contains(explanation.key); });
+  for (const Explanation& explanation : against.explanations) {
+    // Under the check that is about this mistake; without one it is a difference of values.
+    reports::Finding finding = finding_of(explanation, rule_of(explanation));
+    finding.title = finding.title.empty() ? "Differs from the base" : finding.title;
+    finding.reproduce = context.options.command;
+    add_finding(context.findings, std::move(finding));
+  }
+}
+
 }  // namespace
 
 const Against& against_of(Context& context) {
@@ -237,52 +275,53 @@ const Against& against_of(Context& context) {
     against.undecided = "undecided where " + context.fault_text();
     return against;
   }
-  if (!context.quantization().undecodable.empty()) {
-    against.undecided = "no values can be decoded: " + context.quantization().undecodable;
+  if (against.undecided = why_undecodable(context.quantization()); !against.undecided.empty()) {
     return against;
   }
-  storage::SelectionOptions selection;
-  selection.allow_unexpected = true;
-  const storage::Checkpoint base =
-      storage::open_checkpoint(context.options.against, selection, context.options.threads);
-  StateOptions options;
-  options.selects = [&context](std::string_view key) { return context.selects(key); };
-  options.called = "the base";
-  const DecodedState theirs(base, options);
-  options.called = "the checkpoint";
-  const DecodedState ours(context.checkpoint, options);
-  for (const StateTensor& tensor : ours.tensors()) {
-    const StateTensor* other = theirs.find(tensor.key);
-    against.ordered += has_order(tensor.codec) || (other != nullptr && has_order(other->codec)) ? 1U : 0U;
-  }
-  against.difference =
-      compare_states(theirs, ours, {}, context.options.threads, [&context](std::uint64_t done, std::uint64_t total) {
-        if (context.options.progress) {
-          context.options.progress("comparing with the base", done, total);
-        }
-      });
-  against.explanations = explain_difference(theirs, ours, nullptr, against.difference);
-  for (const Explanation& explanation : against.explanations) {
-    // Under the check that is about this mistake; without one it is a difference of values.
-    reports::Finding finding = finding_of(explanation, rule_of(explanation));
-    finding.title = finding.title.empty() ? "Differs from the base" : finding.title;
-    finding.reproduce = context.options.command;
-    context.findings.push_back(std::move(finding));
+  try {
+    compare_with_base(context, against);
+  } catch (Error& error) {
+    error.note("while comparing with " + printable(std::filesystem::path(context.options.against).filename().string()) +
+               ", given by --against");
+    against.failure = error;
+    against.undecided = "the base cannot be compared with (value.manifest)";
   }
   return against;
 }
-
 // Skip where there is nothing to compare with.
 std::optional<CheckRecord> no_base(Context& context, const char* id) {
   if (context.options.against.empty()) {
     return CheckBuilder(id).hint("give --against BASE").skip(k_no_base);
   }
   const Against& against = against_of(context);
+  if (against.failure && std::string_view(id) == "value.manifest") {
+    CheckRecord record = error_record(id, *against.failure);
+    record.evidence["title"] = "The base cannot be compared with";
+    return record;
+  }
   if (!against.undecided.empty()) {
     return CheckBuilder(id).skip(against.undecided);
   }
   return std::nullopt;
 }
+
+namespace {
+
+// What was lost as it was declared or asked for.
+std::string note_of(const Against& against) {
+  std::string out;
+  if (!against.as_stated.empty()) {
+    out = counted(against.as_stated.size(), "tensor is", "tensors are") +
+          " requantized, nearest, as config.json states: bit for bit what " + against.formula + " makes of the base";
+  }
+  if (against.folded > 0) {
+    out += (out.empty() ? "" : "; ") + counted(against.folded, "tensor", "tensors") +
+           " of experts' scales multiplied into the experts on both sides, as asked";
+  }
+  return out;
+}
+
+}  // namespace
 
 // Values: what a manifest of the base would say, with the first difference of each tensor.
 reports::CheckRecord against_record(Context& context) {
@@ -291,13 +330,15 @@ reports::CheckRecord against_record(Context& context) {
     return *record;
   }
   CheckBuilder builder(id);
-  const StateDifference& difference = against_of(context).difference;
-  builder.examined(difference.tensors.size());
+  const Against& against = against_of(context);
+  builder.examined(against.difference.tensors.size());
   std::string first;
-  for (const TensorDifference& row : difference.tensors) {
-    if (row.equality != Equality::different) {
+  bool has_folded = false;
+  for (const TensorDifference& row : against.difference.tensors) {
+    if (row.equality != Equality::different || against.as_stated.contains(row.key)) {
       continue;
     }
+    has_folded = has_folded || row.folded == Side::second;
     builder.subject(row.key);
     if (!first.empty()) {
       continue;
@@ -313,7 +354,14 @@ reports::CheckRecord against_record(Context& context) {
       builder.explanation(printable(row.key) + ": " + row.explanation);
     }
   }
-  return builder.hint("`weightproof diff` says more").fail_if_subjects(first);
+  if (!builder.has_subjects()) {
+    const std::string note = note_of(against);
+    return note.empty() ? builder.pass() : builder.note(note);
+  }
+  return builder
+      .hint(has_folded ? "--gemma-fold multiplies the scales of experts in on both sides"
+                       : "`weightproof diff` says more")
+      .fail(first);
 }
 
 std::span<const VerifyCheck> against_checks() { return k_checks; }

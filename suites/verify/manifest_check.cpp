@@ -50,6 +50,9 @@ reports::CheckRecord manifest_record(Context& context) {
   if (!context.faults.empty() || !context.index_fault().empty()) {
     return builder.skip("undecided where " + context.fault_text());
   }
+  if (const std::string why = why_undecodable(context.quantization()); !why.empty()) {
+    return builder.skip(why);
+  }
   if (expected.layout != "hf") {
     return builder.skip("the manifest records the " + printable(expected.layout) + " layout");
   }

@@ -13,6 +13,7 @@ namespace {
 
 using reports::CheckBuilder;
 using reports::CheckRecord;
+using reports::Value;
 
 std::string undecided(const Context& context) {
   return context.faults.empty() && context.index_fault().empty() ? std::string()
@@ -44,6 +45,7 @@ CheckRecord unsupported(Context& context) {
   if (state.found.tensors.empty()) {
     return builder.pass();
   }
+  // Evidence, no note: nothing about a scheme that is decoded has to be read.
   std::map<std::string, std::uint64_t> schemes;
   for (const codec::QuantizedTensor& tensor : state.found.tensors) {
     ++schemes[tensor.scheme.id];
@@ -52,7 +54,11 @@ CheckRecord unsupported(Context& context) {
   for (const auto& [scheme, count] : schemes) {
     text += (text.empty() ? "" : ", ") + scheme + " x " + grouped(count);
   }
-  return builder.note("decoded as " + text + (state.found.source.empty() ? "" : ", stated by " + state.found.source));
+  builder.evidence("decoded", text);
+  if (!state.found.source.empty()) {
+    builder.evidence("stated_by", state.found.source);
+  }
+  return builder.pass();
 }
 
 CheckRecord config_mismatch(Context& context) {
@@ -74,7 +80,23 @@ CheckRecord config_mismatch(Context& context) {
 CheckRecord scale_missing(Context& context) {
   return found_under(context, "quant.scale_missing", tensor_count(context));
 }
-CheckRecord scale_orphan(Context& context) { return found_under(context, "quant.scale_orphan", tensor_count(context)); }
+CheckRecord scale_orphan(Context& context) {
+  CheckRecord record = found_under(context, "quant.scale_orphan", tensor_count(context));
+  // A weight that is missing leaves its scale behind: one fault.
+  std::vector<std::string> weights;
+  for (const std::string& key : record.subjects) {
+    for (const std::string_view end : {"_scale_inv", "_scale"}) {
+      if (key.ends_with(end)) {
+        weights.push_back(key.substr(0, key.size() - end.size()));
+        break;
+      }
+    }
+  }
+  if (!weights.empty()) {
+    record.evidence["explains"] = Value::array_of(weights);
+  }
+  return record;
+}
 CheckRecord scale_names(Context& context) { return found_under(context, "quant.scale_names", tensor_count(context)); }
 CheckRecord scale_shape(Context& context) { return found_under(context, "quant.scale_shape", tensor_count(context)); }
 CheckRecord unscaled(Context& context) { return found_under(context, "quant.unscaled", tensor_count(context)); }

@@ -17,6 +17,7 @@ using codec::Component;
 using codec::Role;
 using reports::CheckBuilder;
 using reports::CheckRecord;
+using reports::Value;
 
 constexpr std::size_t k_window_bytes = std::size_t{1} << 20;
 
@@ -79,24 +80,39 @@ std::uint64_t for_each_scale(Context& context, F&& f) {
   return examined;
 }
 
+// "x.weight_scale_inv[0,3], the scale of x.weight,"; a single number has no coordinate.
+std::string scale_text(const codec::QuantizedTensor& tensor, const Component& scale, std::uint64_t index) {
+  const std::string where = element_count(scale.shape) == 1U ? std::string() : coordinate_text(scale.shape, index);
+  return printable(scale.key) + where + ", the scale of " + printable(tensor.key) + ",";
+}
+
 CheckRecord scale_nan(Context& context) {
   CheckBuilder builder("quant.scale_nan");
-  std::string last;
+  const QuantizedState& state = context.quantization();
+  std::vector<std::string> scales;
+  std::vector<std::string> weights;
   std::string first;
+  std::string what;
   builder.examined(for_each_scale(
-      context, [&](std::size_t, const Component& component, std::uint64_t index, float value, std::byte) {
+      context, [&](std::size_t i, const Component& component, std::uint64_t index, float value, std::byte) {
         if (is_exponent(component.dtype) || std::isfinite(value)) {
           return;
         }
-        if (last != component.key) {
+        if (scales.empty() || scales.back() != component.key) {
           builder.subject(component.key);
-          last = component.key;
+          scales.push_back(component.key);
+          weights.push_back(state.found.tensors[i].key);
         }
         if (first.empty()) {
-          first = component.key + " at " + coordinate_text(component.shape, index) + " is " +
-                  (std::isnan(value) ? "NaN" : "infinite");
+          what = std::isnan(value) ? "NaN" : "infinite";
+          first = scale_text(state.found.tensors[i], component, index) + " is " + what;
         }
       }));
+  if (builder.has_subjects()) {
+    // The weight is decoded by it: whatever else fails about either has this reason.
+    builder.evidence("title", (scales.size() == 1 ? "Scale is " : "Scales are ") + what);
+    builder.evidence("explains", Value::array_of(weights));
+  }
   return builder.hint("every value under such a scale is lost: export the checkpoint again").fail_if_subjects(first);
 }
 
@@ -162,14 +178,16 @@ CheckRecord scale_zero(Context& context) {
   ComponentReader codes(context.checkpoint, context.options.calls);
   std::string last;
   std::string first;
+  std::vector<std::string> weights;
   bool is_divisor = false;
-  const auto report = [&](const Component& component, std::uint64_t index, const char* what) {
+  const auto report = [&](std::size_t i, const Component& component, std::uint64_t index, const char* what) {
     if (last != component.key) {
       builder.subject(component.key);
       last = component.key;
+      weights.push_back(state.found.tensors[i].key);
     }
     if (first.empty()) {
-      first = component.key + " at " + coordinate_text(component.shape, index) + " is zero " + what;
+      first = scale_text(state.found.tensors[i], component, index) + " is zero " + what;
     }
   };
   builder.examined(for_each_scale(
@@ -179,12 +197,15 @@ CheckRecord scale_zero(Context& context) {
         }
         if (state.found.tensors[i].scheme.id == "nvfp4_ct" && component.role == Role::global_scale) {
           is_divisor = true;
-          report(component, index, "and divides");
+          report(i, component, index, "and divides");
         } else if (last != component.key && component.role == Role::scale &&
                    has_codes_under(state, i, component, index, context.keys(), codes)) {
-          report(component, index, "over codes that are not");
+          report(i, component, index, "over codes that are not");
         }
       }));
+  if (builder.has_subjects()) {
+    builder.evidence("explains", Value::array_of(weights));
+  }
   if (is_divisor) {
     return builder.fail(first);
   }

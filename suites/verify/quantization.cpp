@@ -28,6 +28,9 @@ void ComponentReader::read(const StoredTensor& row, std::uint64_t offset, std::s
 
 namespace {
 
+constexpr std::string_view k_folding_family = "gemma4_moe";
+constexpr const char* k_folded_layout = "stacked_folded";
+
 /// A refused scheme in words, "" where everything can be decoded.
 std::string refusal_of(const codec::Quantization& found) {
   for (const Diagnostic& diagnostic : found.diagnostics) {
@@ -85,6 +88,18 @@ QuantizedState read_quantization(const storage::Checkpoint& checkpoint, const Ca
     }
   }
   return state;
+}
+
+std::string why_undecodable(const QuantizedState& state) {
+  if (!state.undecodable.empty()) {
+    return "no values can be decoded: " + state.undecodable;
+  }
+  for (const Diagnostic& diagnostic : state.diagnostics) {
+    if (diagnostic.severity == Severity::fail) {
+      return "values cannot be decoded where " + diagnostic.check + " fails";
+    }
+  }
+  return {};
 }
 
 std::shared_ptr<const codec::Codec> sound_codec(const codec::QuantizedTensor& tensor, const Catalog& keys,
@@ -178,9 +193,32 @@ std::vector<plan::DecodeSource> declared_decodes(const Schema& schema, const Cat
   return out;
 }
 
+namespace {
+
+bool has_expert_scales(const adapters::Family* family) { return family != nullptr && family->name == k_folding_family; }
+
+}  // namespace
+
+std::optional<Schema> folding_schema(const storage::Checkpoint& checkpoint, std::string_view family) {
+  if (!checkpoint.config) {
+    return std::nullopt;
+  }
+  const ConfigValue& config = *checkpoint.config;
+  const adapters::Detection found = adapters::detect(&config, checkpoint.catalog, family);
+  if (!has_expert_scales(found.family) || !found.missing_fields.empty()) {
+    return std::nullopt;
+  }
+  try {
+    Form form = found.family->find_form(config, checkpoint.catalog);
+    form.expert_layout = k_folded_layout;
+    return found.family->describe(config, form, ExpertStorage::grouped);
+  } catch (const Error&) {
+    return std::nullopt;  // judged by other checks
+  }
+}
+
 void require_foldable(const adapters::Family* family, bool has_include, bool has_exclude) {
-  constexpr std::string_view k_folding_family = "gemma4_moe";
-  if (family == nullptr || family->name != k_folding_family) {
+  if (!has_expert_scales(family)) {
     ErrorFacts facts;
     facts.actual = family == nullptr ? "no known family" : std::string(family->name);
     facts.expected = k_folding_family;

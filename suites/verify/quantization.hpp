@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,9 @@ struct QuantizedState {
 /// `keys` may know names alone; codecs are then null. Errors of probes become diagnostics.
 QuantizedState read_quantization(const storage::Checkpoint& checkpoint, const Catalog& keys, storage::FileCalls* calls);
 
+/// Why the values of the checkpoint cannot be told, with the check that says so; empty where they can.
+std::string why_undecodable(const QuantizedState& state);
+
 /// What coverage must know: logical tensor, decoded shape and the rows that yield it. Where a shape cannot be known the
 /// schema's is taken: names alone are then asked.
 std::vector<plan::DecodedTensor> decoded_tensors(const QuantizedState& state, const Schema& schema,
@@ -42,6 +46,9 @@ std::vector<plan::DecodedTensor> declared_tensors(const Schema& schema, const Ca
 /// The same with their codecs. Precondition: all rows are described. Errors: as codec::make_codec().
 std::vector<plan::DecodeSource> declared_decodes(const Schema& schema, const Catalog& keys);
 
+/// The schema under which a checkpoint's scales of experts are multiplied in; nothing where its family has none, or
+/// cannot be told.
+std::optional<Schema> folding_schema(const storage::Checkpoint& checkpoint, std::string_view family = {});
 /// What --gemma-fold cannot go with, for every verb that has it. Errors: usage, naming the family, where it has no
 /// scales of experts to fold (null: no family is known), and where a subset of the keys is asked for, which may part an
 /// expert from its scale.
