@@ -517,8 +517,7 @@ Selection Selector::select(const fs::path& path) {
     facts.file = shown;
     facts.actual = fault ? fault.message() : "no such file or directory";
     facts.check = "index.selection";
-    // The path as it was given: its last name alone does not tell where somebody looked.
-    const std::string message = "'" + path.string() + "': " + facts.actual;
+    const std::string message = "'" + shown + "': " + facts.actual;
     throw Error(ErrorCode::no_checkpoint_found, message, std::move(facts));
   }
   if (!fs::is_directory(status)) {

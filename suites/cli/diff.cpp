@@ -240,7 +240,7 @@ std::unique_ptr<DecodedState> folded(const OpenedCheckpoint& opened, const Argum
 }  // namespace
 
 int run_diff(const Arguments& arguments, Console& console) {
-  const std::string directory = prepare_report(arguments);
+  const std::string directory = arguments.text("--report");
   Tolerance tolerance;
   tolerance.ulp = arguments.count("--ulp").value_or(0);
   tolerance.rtol = arguments.number("--rtol").value_or(0);
