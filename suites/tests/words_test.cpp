@@ -149,7 +149,7 @@ TEST(Words, NoStrayBlankLinesAndNoRemarksWhenQuiet) {
   EXPECT_EQ(run_tool({"selftest", "--kind", "file", "--only", "file.dropped_norm*", "-q"}).out,
             "PASS  the checks against planted faults and sound inputs\n");
   // One of each is one.
-  EXPECT_TRUE(contains(run_tool({"plan", sound}).out, " in 1 request of 1 file, ")) << run_tool({"plan", sound}).out;
+  EXPECT_TRUE(contains(run_tool({"plan", sound}).out, " in 1 read of 1 file, ")) << run_tool({"plan", sound}).out;
   EXPECT_TRUE(contains(run_tool({"load", sound, "--route", "materialized"}).out, " tensor by tensor, 1 file opened"));
   EXPECT_TRUE(contains(run_tool({"load", broken}).err, "1 required key is missing: 'model.layers.0.post_attention"));
 }
