@@ -106,6 +106,65 @@ TEST(Words, NextIsAnotherCommand) {
   EXPECT_TRUE(contains(more.out.substr(more.out.find("\nnext  ")), "judge --case 'llama/tiny/")) << more.out;
 }
 
+// One blank line between paragraphs, none before the first and behind the last; --quiet leaves closing remarks out.
+TEST(Words, NoStrayBlankLinesAndNoRemarksWhenQuiet) {
+  const TemporaryDirectory directory;
+  const std::string broken = (directory / "broken").string();
+  ASSERT_EQ(run_tool({"fixture", "llama", "--break", "dropped_norm", "--out", broken, "-q"}).status, 0);
+  const std::string sound = (directory / "sound").string();
+  ASSERT_EQ(run_tool({"fixture", "llama", "--out", sound, "-q"}).status, 0);
+  std::vector<std::vector<std::string>> commands = {
+      {"verify", broken},
+      {"verify", sound},
+      {"verify", sound, "--keys-only"},
+      {"verify", sound, "--topology", "tp=2"},
+      {"inspect", broken, "--tensors"},
+      {"plan", sound},
+      {"load", sound},
+      {"diff", broken, sound},
+      {"selftest", "--kind", "file", "--only", "file.dropped_norm*"},
+      {"judge", "--case", "llama/tiny/*", "--", "/bin/false"},
+      {"explain"},
+      {"adapters", "show", "llama"},
+      {"fixture", "--list"},
+      {"doctor"},
+  };
+  for (const cli::VerbSpec& verb : cli::all_verbs()) {
+    commands.push_back({std::string(verb.name), "--help"});
+    commands.push_back({std::string(verb.name), "-h"});
+  }
+  for (const std::vector<std::string>& words : commands) {
+    std::vector<std::string> quiet = words;
+    quiet.insert(quiet.begin() + 1, "--quiet");
+    for (const auto& each : {words, quiet}) {
+      const std::string out = run_tool(each).out;
+      EXPECT_FALSE(out.starts_with("\n") || contains(out, "\n\n\n") || out.ends_with("\n\n"))
+          << testing::PrintToString(each) << '\n'
+          << out;
+    }
+    const std::string out = run_tool(quiet).out;
+    EXPECT_FALSE(contains(out, "\nnext")) << out;
+  }
+  EXPECT_FALSE(contains(run_tool({"export", sound, "--out", (directory / "copy").string(), "-q"}).out, "read back"));
+  EXPECT_EQ(run_tool({"selftest", "--kind", "file", "--only", "file.dropped_norm*", "-q"}).out,
+            "PASS  the checks against planted faults and sound inputs\n");
+  // One of each is one.
+  EXPECT_TRUE(contains(run_tool({"plan", sound}).out, " in 1 request of 1 file, ")) << run_tool({"plan", sound}).out;
+  EXPECT_TRUE(contains(run_tool({"load", sound, "--route", "materialized"}).out, " tensor by tensor, 1 file opened"));
+  EXPECT_TRUE(contains(run_tool({"load", broken}).err, "1 required key is missing: 'model.layers."));
+}
+
+// What a check says first and what it adds are two sentences.
+TEST(Words, SentencesDoNotRunTogether) {
+  const TemporaryDirectory directory;
+  const std::string broken = (directory / "broken").string();
+  ASSERT_EQ(run_tool({"fixture", "--break", "renamed_key", "--out", broken, "-q"}).status, 0);
+  const reports::Report report = reports::read_json(run_tool({"verify", broken, "--json"}).out);
+  ASSERT_FALSE(report.findings.empty());
+  const std::string& said = report.findings.front().explanation;
+  EXPECT_TRUE(contains(said, "post_attention_layernorm.weight. Perhaps the same under another name: ")) << said;
+}
+
 TEST(Words, TopologyHelpSaysWhatElseIsWanted) {
   for (const char* flag : {"--help", "-h"}) {
     const std::string help = run_tool({"plan", flag}).out;
