@@ -252,8 +252,8 @@ void Planner::weigh_routes() {
         !plan_.considered_.empty() && std::any_of(plan_.considered_.begin(), plan_.considered_.end(),
                                                   [](const Considered& c) { return c.is_chosen; });
     if (considered.moves != 0) {
-      considered.reason = std::to_string(considered.moves) + " moves need more, the first one by " +
-                          std::string(to_string(first_reason));
+      considered.reason = std::to_string(considered.moves) + (considered.moves == 1 ? " move needs" : " moves need") +
+                          " more, the first one by " + std::string(to_string(first_reason));
       if (is_asked) {
         ErrorFacts facts;
         for (const Move& move : plan_.moves_) {

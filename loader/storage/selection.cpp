@@ -388,8 +388,17 @@ void Selector::name_nothing() {
   facts.actual = others.empty() ? "none of them" : list_text(others);
   if (!others.empty()) facts.file = others[0];
   facts.hint = others.empty() ? "give the directory that holds the weights" : "give the path of the file itself";
-  if (options_.keys_only)
-    facts.hint = "with --keys-only an index is needed; without one the names stand in the weight files";
+  if (options_.keys_only) {
+    // Nothing but an index was looked for: weight files that are there are no contradiction.
+    facts.expected = facts.expected.substr(0, facts.expected.find(','));
+    facts.hint = others.empty() ? "give the directory or the path of an index"
+                                : "leave out --keys-only: without an index the names stand in the weight files";
+    fail(ErrorCode::no_checkpoint_found,
+         "no index here, and --keys-only opens no weight file: looked for " + facts.expected +
+             (others.empty() ? "" : "; not opened: " + list_text(others)),
+         facts);
+    return;
+  }
   fail(ErrorCode::no_checkpoint_found,
        "no checkpoint here: looked for " + facts.expected + (others.empty() ? "" : "; found " + list_text(others)),
        facts);

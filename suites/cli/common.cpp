@@ -23,24 +23,31 @@ namespace {
   throw Error(ErrorCode::io_error, what + " " + path.string() + ": " + why, facts);
 }
 
-// What is compared with is named by the command: where it is not there, that is no finding about the checkpoint.
-void require_named_paths(const Arguments& arguments) {
-  for (const char* option : {"--against", "--base", "--manifest"}) {
+}  // namespace
+
+void require_named_paths(const Arguments& arguments, bool takes_checkpoints) {
+  const auto require = [](const std::string& path, ErrorCode code, const std::string& hint) {
     std::error_code error;
-    const std::string path = arguments.text(option);
-    if (!path.empty() && !std::filesystem::exists(path, error)) {
-      ErrorFacts facts;
-      facts.hint = std::string("give ") + option + " a path that exists";
-      throw Error(ErrorCode::io_error,
-                  path + ": " + (error ? error.message() : std::string("no such file or directory")), std::move(facts));
+    if (path.empty() || std::filesystem::exists(path, error)) {
+      return;
     }
+    ErrorFacts facts;
+    facts.file = std::filesystem::path(path).filename().string();
+    facts.hint = hint;
+    throw Error(code, path + ": " + (error ? error.message() : std::string("no such file or directory")),
+                std::move(facts));
+  };
+  if (takes_checkpoints) {
+    for (const std::string& path : arguments.positionals()) {
+      require(path, ErrorCode::no_checkpoint_found, "");
+    }
+  }
+  for (const char* option : {"--against", "--base", "--earlier", "--manifest", "--shards-like"}) {
+    require(arguments.text(option), ErrorCode::io_error, std::string("give ") + option + " a path that exists");
   }
 }
 
-}  // namespace
-
 VerifyOptions verify_options(const Arguments& arguments, Console& console) {
-  require_named_paths(arguments);
   VerifyOptions options;
   options.selection.keys_only = arguments.flag("--keys-only");
   options.selection.revision = arguments.text("--revision");

@@ -14,6 +14,10 @@
 
 namespace weightproof::suites::cli {
 
+/// What the command names is there: checkpoints, where its arguments are some, and what is compared with them. Their
+/// absence is no finding about anything. Errors: no_checkpoint_found, io_error, with the path as it was given.
+void require_named_paths(const Arguments& arguments, bool takes_checkpoints);
+
 /// The options that say what is read and how it is judged.
 VerifyOptions verify_options(const Arguments& arguments, Console& console);
 
@@ -27,10 +31,10 @@ void make_directory(const std::filesystem::path& path);
 /// A report as --json or as text for people, as the console is set.
 void print_report(const reports::Report& report, const std::string& directory, Console& console);
 
-/// The directory of --report, made before the work and not after it; empty where none is asked for. The first step of
-/// every verb that has --report: what an earlier run left there goes, so that whatever ends this one early leaves no
-/// report of another behind. Throws Error(usage) for a --format that has no directory to go to, Error(io_error).
-std::string prepare_report(const Arguments& arguments);
+/// Makes the directory of --report, before the work and not after it. What an earlier run left there goes, so that
+/// whatever ends this one early leaves no report of another behind. Nothing where none is asked for. Throws
+/// Error(usage) for a --format that has no directory to go to, Error(io_error).
+void prepare_report(const Arguments& arguments);
 /// The error as error.json in the directory of --report, in the place of the report that there is not.
 void leave_error_report(const Error& error, const Arguments& arguments) noexcept;
 

@@ -222,7 +222,7 @@ void write_report(const StateDifference& difference, const std::vector<Explanati
 }  // namespace
 
 int run_diff(const Arguments& arguments, Console& console) {
-  const std::string directory = prepare_report(arguments);
+  const std::string directory = arguments.text("--report");
   Tolerance tolerance;
   tolerance.ulp = arguments.count("--ulp").value_or(0);
   tolerance.rtol = arguments.number("--rtol").value_or(0);

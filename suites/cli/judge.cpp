@@ -76,7 +76,7 @@ int run_judge(const Arguments& arguments, Console& console) {
   if (arguments.flag("--list")) {
     return list(filter_of(arguments), console);
   }
-  const std::string directory = prepare_report(arguments);
+  const std::string directory = arguments.text("--report");
   options.filter = filter_of(arguments);
   options.command = arguments.positionals();
   if (options.command.empty()) {

@@ -71,8 +71,8 @@ void remove_earlier_report(const std::filesystem::path& directory) {
 
 }  // namespace
 
-std::string prepare_report(const Arguments& arguments) {
-  std::string directory = arguments.text("--report");
+void prepare_report(const Arguments& arguments) {
+  const std::string directory = arguments.text("--report");
   const std::vector<std::string> formats = arguments.choices("--format");
   if (!formats.empty() && directory.empty()) {
     ErrorFacts facts;
@@ -83,7 +83,6 @@ std::string prepare_report(const Arguments& arguments) {
     make_directory(directory);
     remove_earlier_report(directory);
   }
-  return directory;
 }
 
 void leave_error_report(const Error& error, const Arguments& arguments) noexcept {

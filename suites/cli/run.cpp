@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdint>
@@ -231,7 +232,15 @@ int run_words(std::span<const std::string> words, Console& console, std::string_
                     : "'" + printable(arguments.positionals()[verb->positionals_max]) + "' is one argument too many",
                 "it is written: " + form);
   }
+  const auto options = options_of(verb->name);
+  const bool has_report = !arguments.flag("--list") && std::any_of(options.begin(), options.end(), [](const auto* row) {
+    return row->name == "--report";
+  });
   try {
+    if (has_report) {
+      prepare_report(arguments);
+    }
+    require_named_paths(arguments, verb->takes_checkpoints());
     return verb->run(arguments, console);
   } catch (const std::exception& failure) {
     leave_error_report(told(failure), arguments);

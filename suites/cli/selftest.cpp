@@ -12,7 +12,7 @@
 namespace weightproof::suites::cli {
 
 int run_selftest(const Arguments& arguments, Console& console) {
-  const std::string directory = prepare_report(arguments);
+  const std::string directory = arguments.text("--report");
   SelftestOptions options;
   options.kind = arguments.text("--kind");
   options.only = arguments.texts("--only");

@@ -25,6 +25,8 @@ struct VerbSpec {
   std::size_t positionals_min;
   std::size_t positionals_max;
   int (*run)(const Arguments& arguments, Console& console);
+  /// Its arguments are paths of checkpoints.
+  bool takes_checkpoints() const { return form.find("CHECKPOINT") != std::string_view::npos || form == "A B"; }
 };
 
 std::span<const VerbSpec> all_verbs();

@@ -8,7 +8,7 @@
 namespace weightproof::suites::cli {
 
 int run_verify(const Arguments& arguments, Console& console) {
-  const std::string directory = prepare_report(arguments);
+  const std::string directory = arguments.text("--report");
   const VerifyOptions options = verify_options(arguments, console);
   reports::Report report = verify(arguments.positionals().front(), options);
   report.run.commit = arguments.text("--commit");

@@ -351,9 +351,9 @@ TEST(Plan, TextAndValue) {
   const Plan plan = plan_of(small_schema(), small_catalog().make(), request);
   const std::string text = to_text(plan);
   for (const char* part :
-       {"plan: 4 tensors of small, native layout, route bounded", "direct            rejected: 1 moves",
+       {"plan: 4 tensors of small, native layout, route bounded", "direct            rejected: 1 move needs",
         "bounded           chosen:", "norm.weight  F32 [4] at", "bounded cast BF16->F32",
-        "not read          1 tensors, 8 B: *.inv_freq, recomputed", "direct strided_target"}) {
+        "not read          1 tensor, 8 B: *.inv_freq, recomputed", "direct strided_target"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
   const ConfigValue value = to_value(plan, {.tensors_max = 2});
