@@ -33,7 +33,8 @@ std::optional<FreshFormula> formula_of(std::string_view id);
 
 /// What one call saw. Errors are in halves of the step between codes at the value. `error_max` is that of values which
 /// the codes span: at most 1, apart from rounding of the quotient. Values beyond the largest code take that code (mxfp4
-/// alone: the largest value of a group is four to eight times its scale, the largest code is six) and are counted apart.
+/// alone: the largest value of a group is four to eight times its scale, the largest code is six) and are counted
+/// apart.
 struct FreshStatistics {
   std::uint64_t elements = 0;
   std::uint64_t saturated = 0;     ///< beyond the largest code
